@@ -1,0 +1,513 @@
+//! The interface that backends implement and engines call: bytes in, bytes out, object-safe.
+//!
+//! Keys, namespaces, map keys and values are opaque here. Everything typed (state kinds, codecs,
+//! user functions) is built on top of this trait once and works on every backend;
+//! `docs/decisions/0001` argues each method for five kinds of implementers and callers.
+
+use std::fmt;
+use std::ops::Bound;
+
+use bytes::Bytes;
+
+use crate::{
+    BoxFuture, CheckpointId, Error, ErrorKind, Key, KeyRef, Millis, OpenRequest, Page, Result,
+    SnapshotRequest, SnapshotTask, StateDescriptor, StateId, Values,
+};
+
+/// Where a byte string lives: state, key, namespace and, for maps, the map key.
+#[derive(Debug, Clone, Copy)]
+pub struct Address<'a> {
+    /// The state.
+    pub state: StateId,
+    /// The record's key with its key group.
+    pub key: KeyRef<'a>,
+    /// The encoded namespace; empty for the default one.
+    pub namespace: &'a [u8],
+    /// The encoded map key; empty for all kinds but maps.
+    pub map_key: &'a [u8],
+}
+
+/// The answer to a point read.
+pub enum Lookup<'a> {
+    /// Nothing is stored there.
+    Absent,
+    /// The bytes, lent by the backend until its next call. Zero bytes are a value too.
+    Found(&'a [u8]),
+    /// The answer needs remote I/O. The future is independent of the backend; it sees the state as
+    /// of the call.
+    Pending(BoxFuture<'static, Result<Option<Bytes>>>),
+}
+
+impl fmt::Debug for Lookup<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Lookup::Absent => f.write_str("Absent"),
+            Lookup::Found(bytes) => f.debug_tuple("Found").field(bytes).finish(),
+            Lookup::Pending(_) => f.write_str("Pending"),
+        }
+    }
+}
+
+/// What to do with an entry after a function has looked at it; see
+/// [`KeyedBackend::update`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// Leave it as it is.
+    Keep,
+    /// Store the bytes written to the output buffer.
+    Put,
+    /// Remove it.
+    Delete,
+}
+
+/// The outcome of [`KeyedBackend::update`].
+#[must_use]
+pub enum Updated {
+    /// The function ran and its change is applied.
+    Done,
+    /// The old value needs remote I/O; the function did not run. Await the value, compute, and
+    /// write with [`KeyedBackend::put`] or [`KeyedBackend::delete`].
+    Pending(BoxFuture<'static, Result<Option<Bytes>>>),
+}
+
+impl fmt::Debug for Updated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Updated::Done => "Done",
+            Updated::Pending(_) => "Pending",
+        })
+    }
+}
+
+/// A function over the stored bytes: old value in, change out, new bytes into the buffer.
+///
+/// An error leaves the entry as it was.
+pub type UpdateFn<'f> = dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> Result<Change> + 'f;
+
+/// A range of map keys.
+#[derive(Debug, Clone, Copy)]
+pub struct MapRange<'a> {
+    /// Where it begins.
+    pub from: Bound<&'a [u8]>,
+    /// Where it ends.
+    pub to: Bound<&'a [u8]>,
+}
+
+impl MapRange<'_> {
+    /// All map keys.
+    pub const ALL: MapRange<'static> = MapRange { from: Bound::Unbounded, to: Bound::Unbounded };
+
+    /// Whether no key can lie in the range (also when its ends are crossed).
+    pub fn is_empty(&self) -> bool {
+        match (self.from, self.to) {
+            (Bound::Included(from), Bound::Included(to)) => from > to,
+            (Bound::Included(from) | Bound::Excluded(from), Bound::Excluded(to))
+            | (Bound::Excluded(from), Bound::Included(to)) => from >= to,
+            _ => false,
+        }
+    }
+}
+
+/// Direction of a scan over encoded map keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// Smallest first.
+    #[default]
+    Ascending,
+    /// Largest first.
+    Descending,
+}
+
+/// The rest of a scan. It owns what it needs: it neither borrows the backend nor sees changes made
+/// after the scan began.
+pub trait Scan: Send {
+    /// Appends the next entries to `page`.
+    ///
+    /// # Errors
+    /// Those of reading; the scan has ended then, never silently short.
+    fn next(self: Box<Self>, page: &mut Page) -> Result<ScanStep>;
+}
+
+/// The outcome of a step of a scan.
+#[must_use]
+pub enum ScanStep {
+    /// The page was filled and nothing follows.
+    Last,
+    /// The page was filled and more may follow.
+    More(Box<dyn Scan>),
+    /// Nothing was appended; the next entries need remote I/O.
+    Pending(BoxFuture<'static, Result<(Page, ScanStep)>>),
+}
+
+impl fmt::Debug for ScanStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ScanStep::Last => "Last",
+            ScanStep::More(_) => "More",
+            ScanStep::Pending(_) => "Pending",
+        })
+    }
+}
+
+/// A timer to register or delete.
+#[derive(Debug, Clone, Copy)]
+pub struct TimerRef<'a> {
+    /// The queue (a state of kind [`Timers`](crate::StateKind::Timers)).
+    pub queue: StateId,
+    /// When it is due.
+    pub time: Millis,
+    /// The key it belongs to.
+    pub key: KeyRef<'a>,
+    /// The encoded namespace.
+    pub namespace: &'a [u8],
+}
+
+/// A timer that was polled; its buffers are reused.
+#[derive(Debug, Clone)]
+pub struct Timer {
+    /// When it was due.
+    pub time: Millis,
+    /// The key it belongs to.
+    pub key: Key,
+    /// The encoded namespace.
+    pub namespace: Vec<u8>,
+}
+
+/// The outcome of polling a timer queue.
+#[must_use]
+pub enum TimerPoll {
+    /// No timer is due.
+    Idle,
+    /// The first due timer; it is removed from the queue.
+    Due(Timer),
+    /// The head of the queue must be read first: await, then poll again.
+    Pending(BoxFuture<'static, Result<()>>),
+}
+
+impl fmt::Debug for TimerPoll {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TimerPoll::Idle => f.write_str("Idle"),
+            TimerPoll::Due(timer) => f.debug_tuple("Due").field(timer).finish(),
+            TimerPoll::Pending(_) => f.write_str("Pending"),
+        }
+    }
+}
+
+/// News about a checkpoint. Every notification is a hint: it may be lost, late, repeated or out of
+/// order, and "complete n" implies nothing about the ones before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Notification {
+    /// The checkpoint is complete everywhere; later snapshots may build on its objects.
+    Complete(CheckpointId),
+    /// The checkpoint will never complete; later snapshots must not build on it.
+    Aborted(CheckpointId),
+    /// The checkpoint is no longer retained; nothing may build on objects only it holds.
+    Subsumed(CheckpointId),
+}
+
+/// What a backend can do, as data. The conformance suite skips a case only by naming one of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// No read is ever pending: a synchronous engine may rely on it.
+    pub never_pends: bool,
+    /// Snapshots reuse objects of earlier confirmed ones.
+    pub incremental_snapshots: bool,
+    /// The longest value in bytes.
+    pub max_value_len: u64,
+}
+
+impl Capabilities {
+    /// The contract's minimum: reads may pend, snapshots are full, values up to 1 GiB.
+    pub const fn minimal() -> Self {
+        Capabilities { never_pends: false, incremental_snapshots: false, max_value_len: 1 << 30 }
+    }
+
+    /// Sets [`never_pends`](Self::never_pends).
+    #[must_use]
+    pub const fn with_never_pends(mut self, value: bool) -> Self {
+        self.never_pends = value;
+        self
+    }
+
+    /// Sets [`incremental_snapshots`](Self::incremental_snapshots).
+    #[must_use]
+    pub const fn with_incremental_snapshots(mut self, value: bool) -> Self {
+        self.incremental_snapshots = value;
+        self
+    }
+
+    /// Sets [`max_value_len`](Self::max_value_len), in bytes.
+    #[must_use]
+    pub const fn with_max_value_len(mut self, bytes: u64) -> Self {
+        self.max_value_len = bytes;
+        self
+    }
+}
+
+/// Counters and sizes of an instance, for tests and metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// Physical entries over all states: (key, namespace) of point states, map entries, timers.
+    pub entries: u64,
+    /// Memory held for state, in bytes, as far as the backend accounts for it.
+    pub memory_bytes: u64,
+    /// Bytes written to the store by snapshots since the instance was opened.
+    pub bytes_uploaded: u64,
+    /// Bytes that snapshots named without writing them again.
+    pub bytes_reused: u64,
+    /// Bytes read from the store since (and including) the restore.
+    pub bytes_downloaded: u64,
+}
+
+/// One instance of a backend: the state of one operator for a range of key groups.
+///
+/// Owned by one task: calls come from one thread at a time, hence `&mut self`. Dropping it closes
+/// it; running snapshots go on. Calls for a key group outside the instance's range fail with
+/// [`ForeignKey`](ErrorKind::ForeignKey); an unknown [`StateId`] fails with
+/// [`InvalidUsage`](ErrorKind::InvalidUsage). Any other failure leaves the state as it was.
+pub trait KeyedBackend: Send + fmt::Debug {
+    /// What this instance can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Registers a state, or finds the one with that name.
+    ///
+    /// # Errors
+    /// [`Incompatible`](ErrorKind::Incompatible) when the name is taken by another kind or codec.
+    fn register(&mut self, descriptor: &StateDescriptor) -> Result<StateId>;
+
+    /// All states: registered, or restored and not yet registered.
+    fn states(&self) -> Vec<(StateId, StateDescriptor)>;
+
+    /// Reads one byte string. Lends it without copying when it is in memory.
+    ///
+    /// # Errors
+    /// See the trait; and those of remote reads.
+    fn get(&mut self, at: &Address<'_>) -> Result<Lookup<'_>>;
+
+    /// Copies a value into the caller's buffer; `Some(length)` also when the buffer is too short
+    /// (then nothing is copied), `None` when absent. For callers across a language border.
+    ///
+    /// # Errors
+    /// Those of [`get`](KeyedBackend::get). A pending read is waited for.
+    fn get_into(&mut self, at: &Address<'_>, buffer: &mut [u8]) -> Result<Option<usize>> {
+        let mut copy = |value: &[u8]| {
+            if let Some(target) = buffer.get_mut(..value.len()) {
+                target.copy_from_slice(value);
+            }
+            Some(value.len())
+        };
+        match self.get(at)? {
+            Lookup::Absent => Ok(None),
+            Lookup::Found(value) => Ok(copy(value)),
+            Lookup::Pending(future) => Ok(crate::block_on(future)?.and_then(|value| copy(&value))),
+        }
+    }
+
+    /// Reads many byte strings at once: answers that are in memory go to `values` now, the returned
+    /// future (if any) yields the others as (index, value) pairs, its I/O overlapped.
+    ///
+    /// # Errors
+    /// Those of [`get`](KeyedBackend::get), for the first address that fails.
+    fn multi_get(
+        &mut self,
+        addresses: &[Address<'_>],
+        values: &mut Values,
+    ) -> Result<Option<PendingValues>> {
+        values.reset(addresses.len());
+        let mut pending = Vec::new();
+        for (index, at) in addresses.iter().enumerate() {
+            match self.get(at)? {
+                Lookup::Absent => {}
+                Lookup::Found(value) => values.set(index, value),
+                Lookup::Pending(future) => pending.push((index, future)),
+            }
+        }
+        Ok((!pending.is_empty()).then(|| join_lookups(pending)))
+    }
+
+    /// Stores one byte string, replacing what was there.
+    ///
+    /// # Errors
+    /// See the trait; [`TooLarge`](ErrorKind::TooLarge) beyond
+    /// [`max_value_len`](Capabilities::max_value_len).
+    fn put(&mut self, at: &Address<'_>, value: &[u8]) -> Result<()>;
+
+    /// Removes one byte string; nothing there is no error.
+    ///
+    /// # Errors
+    /// See the trait.
+    fn delete(&mut self, at: &Address<'_>) -> Result<()>;
+
+    /// Appends to a byte string without reading it; absent counts as empty.
+    ///
+    /// This is all that lists need: their elements are framed by the caller.
+    ///
+    /// # Errors
+    /// See the trait; [`TooLarge`](ErrorKind::TooLarge) when the whole would exceed
+    /// [`max_value_len`](Capabilities::max_value_len) and the backend can know it.
+    fn append(&mut self, at: &Address<'_>, value: &[u8]) -> Result<()>;
+
+    /// Reads, changes and writes one byte string in one access.
+    ///
+    /// # Errors
+    /// Those of [`get`](KeyedBackend::get), [`put`](KeyedBackend::put) and of `f`; the entry is
+    /// unchanged then.
+    fn update(&mut self, at: &Address<'_>, f: &mut UpdateFn<'_>) -> Result<Updated> {
+        let mut output = Vec::new();
+        let change = match self.get(at)? {
+            Lookup::Absent => f(None, &mut output)?,
+            Lookup::Found(value) => f(Some(value), &mut output)?,
+            Lookup::Pending(future) => return Ok(Updated::Pending(future)),
+        };
+        match change {
+            Change::Keep => {}
+            Change::Put => self.put(at, &output)?,
+            Change::Delete => self.delete(at)?,
+        }
+        Ok(Updated::Done)
+    }
+
+    /// Starts a scan over the map keys of (state, key, namespace); `at.map_key` is ignored. The
+    /// first entries are appended to `page`.
+    ///
+    /// # Errors
+    /// See the trait; [`InvalidUsage`](ErrorKind::InvalidUsage) for a state that is no map.
+    fn scan(
+        &mut self,
+        at: &Address<'_>,
+        range: MapRange<'_>,
+        order: Order,
+        page: &mut Page,
+    ) -> Result<ScanStep>;
+
+    /// Removes all map keys in the range; `at.map_key` is ignored. [`MapRange::ALL`] clears a map.
+    ///
+    /// # Errors
+    /// See the trait; [`InvalidUsage`](ErrorKind::InvalidUsage) for a state that is no map.
+    fn delete_range(&mut self, at: &Address<'_>, range: MapRange<'_>) -> Result<()>;
+
+    /// Starts an enumeration of the distinct (key, namespace) pairs of a state, ordered by key
+    /// group and otherwise in no defined order; with `namespace` only those of that namespace.
+    ///
+    /// # Errors
+    /// See the trait; [`InvalidUsage`](ErrorKind::InvalidUsage) for a timer queue.
+    fn scan_keys(
+        &mut self,
+        state: StateId,
+        namespace: Option<&[u8]>,
+        page: &mut Page,
+    ) -> Result<ScanStep>;
+
+    /// Registers a timer; registering it twice is one timer.
+    ///
+    /// # Errors
+    /// See the trait.
+    fn register_timer(&mut self, timer: &TimerRef<'_>) -> Result<()>;
+
+    /// Deletes a timer; an unknown one is no error.
+    ///
+    /// # Errors
+    /// See the trait.
+    fn delete_timer(&mut self, timer: &TimerRef<'_>) -> Result<()>;
+
+    /// Removes and returns the first timer that is due at `now` (`time <= now`), in the order time,
+    /// key bytes, namespace bytes.
+    ///
+    /// # Errors
+    /// See the trait; and those of remote reads.
+    fn poll_timer(&mut self, queue: StateId, now: Millis) -> Result<TimerPoll>;
+
+    /// The time of the first timer of the queue, if it is known without I/O; for arming a clock.
+    ///
+    /// # Errors
+    /// See the trait.
+    fn next_timer(&mut self, queue: StateId) -> Result<Option<Millis>>;
+
+    /// The synchronous part of a snapshot: pins the state as it is now. Its cost does not depend on
+    /// the size of the state. The returned task does the rest, on any thread.
+    ///
+    /// # Errors
+    /// [`Closed`](ErrorKind::Closed) after a permanent failure of the instance.
+    fn snapshot(&mut self, request: SnapshotRequest) -> Result<SnapshotTask>;
+
+    /// Tells the backend about a checkpoint. See [`Notification`] for how little it may rely on it.
+    ///
+    /// # Errors
+    /// Failures of work that the news triggers; the state itself is not affected.
+    fn notify(&mut self, notification: Notification) -> Result<()>;
+
+    /// Physical entries of one state, dead ones included; proof for clean-up.
+    ///
+    /// # Errors
+    /// See the trait.
+    fn physical_entries(&self, state: StateId) -> Result<u64>;
+
+    /// Counters and sizes.
+    fn statistics(&self) -> Statistics;
+}
+
+/// The pending part of a batched read: (index, value) of every address that needed I/O.
+pub type PendingValues = BoxFuture<'static, Result<Vec<(usize, Option<Bytes>)>>>;
+
+/// Awaits single reads one after the other; backends with real overlap override `multi_get`.
+fn join_lookups(
+    pending: Vec<(usize, BoxFuture<'static, Result<Option<Bytes>>>)>,
+) -> PendingValues {
+    Box::pin(async move {
+        let mut values = Vec::with_capacity(pending.len());
+        for (index, future) in pending {
+            values.push((index, future.await?));
+        }
+        Ok(values)
+    })
+}
+
+/// Opens instances of a backend; what an engine is configured with.
+pub trait BackendFactory: Send + Sync + fmt::Debug {
+    /// The backend's name as it stands in snapshot handles, for example `heap`.
+    fn name(&self) -> &str;
+
+    /// What its instances can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Opens an instance for a range of key groups, empty or from snapshots.
+    ///
+    /// Snapshots are checked up front ([`OpenRequest::check`]): a restore either starts from
+    /// complete, matching handles or is refused.
+    ///
+    /// # Errors
+    /// [`Incompatible`](ErrorKind::Incompatible), [`Corrupt`](ErrorKind::Corrupt) or
+    /// [`NotFound`](ErrorKind::NotFound), naming the handle or object;
+    /// [`Unavailable`](ErrorKind::Unavailable) when the store does not answer.
+    fn open(&self, request: OpenRequest) -> BoxFuture<'static, Result<Box<dyn KeyedBackend>>>;
+}
+
+/// The error for a key group outside the instance's range.
+#[cold]
+pub fn foreign_key(key: KeyRef<'_>, owned: crate::KeyGroupRange) -> Error {
+    Error::new(
+        ErrorKind::ForeignKey,
+        format!("the key belongs to key group {}, this instance owns {owned}", key.group()),
+    )
+    .advice("route records by subtask_of_group, or open the instance for the right range")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crossed_ranges_are_empty() {
+        let range = |from, to| MapRange { from, to }.is_empty();
+        assert!(!MapRange::ALL.is_empty());
+        assert!(range(Bound::Included(b"b"), Bound::Included(b"a")));
+        assert!(!range(Bound::Included(b"a"), Bound::Included(b"a")));
+        assert!(range(Bound::Included(b"a"), Bound::Excluded(b"a")));
+        assert!(range(Bound::Excluded(b"a"), Bound::Included(b"a")));
+        assert!(!range(Bound::Excluded(b"a"), Bound::Unbounded));
+    }
+}

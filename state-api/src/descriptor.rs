@@ -1,0 +1,177 @@
+//! What is known of a state by its name: kind and codecs. Stored in every snapshot.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, ErrorKind, Result};
+
+/// The number of a state inside one backend instance.
+///
+/// Ids are local to the instance; snapshots identify states by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct StateId(pub u16);
+
+impl StateId {
+    /// The id as an index.
+    #[inline]
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// The kinds of keyed state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum StateKind {
+    /// One value per key and namespace.
+    Value,
+    /// A list of framed elements per key and namespace, appended to without reading.
+    List,
+    /// An ordered map per key and namespace.
+    Map,
+    /// One value, combined with each added element by a user function.
+    Reducing,
+    /// One accumulator, fed with each added element by a user function.
+    Aggregating,
+    /// A set of (time, key, namespace), ordered by time, then key bytes, then namespace bytes.
+    Timers,
+}
+
+impl StateKind {
+    /// How the kind is stored: what a backend has to distinguish.
+    pub fn shape(self) -> StateShape {
+        match self {
+            StateKind::Value | StateKind::List | StateKind::Reducing | StateKind::Aggregating => {
+                StateShape::Point
+            }
+            StateKind::Map => StateShape::Ordered,
+            StateKind::Timers => StateShape::Queue,
+        }
+    }
+}
+
+impl fmt::Display for StateKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            StateKind::Value => "value",
+            StateKind::List => "list",
+            StateKind::Map => "map",
+            StateKind::Reducing => "reducing",
+            StateKind::Aggregating => "aggregating",
+            StateKind::Timers => "timers",
+        })
+    }
+}
+
+/// The three access patterns behind all kinds of state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StateShape {
+    /// One byte string per (key, namespace): get, put, delete, append.
+    Point,
+    /// Many byte strings per (key, namespace), ordered by map key: the same, and scans.
+    Ordered,
+    /// A priority queue over all keys: register, delete, poll.
+    Queue,
+}
+
+/// Name and version of an encoding. Two encodings with the same id produce the same bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CodecId {
+    /// What is encoded and how, for example `i64` or `postcard:Order`.
+    pub name: String,
+    /// Counts incompatible changes of the encoding under that name.
+    pub version: u32,
+}
+
+impl CodecId {
+    /// An id from its parts.
+    pub fn new(name: impl Into<String>, version: u32) -> Self {
+        CodecId { name: name.into(), version }
+    }
+}
+
+impl fmt::Display for CodecId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} v{}", self.name, self.version)
+    }
+}
+
+/// Everything that identifies a state and its encoding.
+///
+/// Typed facades build it from their codecs; an engine with its own serializers fills in the ids
+/// it likes, Weir only compares them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateDescriptor {
+    /// Unique within the operator.
+    pub name: String,
+    /// What it is.
+    pub kind: StateKind,
+    /// Encoding of namespaces.
+    pub namespace: CodecId,
+    /// Encoding of map keys; `None` for all kinds but maps.
+    pub map_key: Option<CodecId>,
+    /// Encoding of the value, the list element, the map value or the accumulator.
+    pub value: CodecId,
+}
+
+impl StateDescriptor {
+    /// Checks that a registration fits what is there under the same name.
+    ///
+    /// # Errors
+    /// [`Incompatible`](ErrorKind::Incompatible), naming the stored and the requested definition.
+    pub fn check_compatible(&self, requested: &StateDescriptor) -> Result<()> {
+        let differs = |what: &str, stored: &dyn fmt::Display, requested: &dyn fmt::Display| {
+            Error::new(
+                ErrorKind::Incompatible,
+                format!("the stored state has {what} {stored}, but {what} {requested} is requested"),
+            )
+            .state(&self.name)
+            .advice("register it as it was stored, or use another name")
+        };
+        if self.kind != requested.kind {
+            return Err(differs("kind", &self.kind, &requested.kind));
+        }
+        if self.namespace != requested.namespace {
+            return Err(differs("namespace codec", &self.namespace, &requested.namespace));
+        }
+        if self.value != requested.value {
+            return Err(differs("value codec", &self.value, &requested.value));
+        }
+        match (&self.map_key, &requested.map_key) {
+            (Some(stored), Some(requested)) if stored != requested => {
+                Err(differs("map key codec", stored, requested))
+            }
+            (None, Some(requested)) => Err(differs("map key codec", &"none", requested)),
+            (Some(stored), None) => Err(differs("map key codec", stored, &"none")),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_incompatible_registration_names_both_sides() {
+        let stored = StateDescriptor {
+            name: "n".into(),
+            kind: StateKind::Value,
+            namespace: CodecId::new("unit", 1),
+            map_key: None,
+            value: CodecId::new("i64", 1),
+        };
+        assert!(stored.check_compatible(&stored.clone()).is_ok());
+        let text = |change: fn(&mut StateDescriptor)| {
+            let mut requested = stored.clone();
+            change(&mut requested);
+            stored.check_compatible(&requested).unwrap_err().to_string()
+        };
+        assert!(text(|d| d.kind = StateKind::List).contains("kind value, but kind list"));
+        assert!(text(|d| d.value.version = 2).contains("value codec i64 v1"));
+        assert!(text(|d| d.namespace.name = "str".into()).contains("namespace codec unit v1"));
+        assert!(text(|d| d.map_key = Some(CodecId::new("k", 1))).contains("map key codec none"));
+    }
+}

@@ -1,0 +1,149 @@
+//! What a backend is given from outside: time, a store, an executor.
+//!
+//! Nothing in Weir reads the system's clock, opens a store or spawns a task behind the caller's
+//! back, so a test can control all three.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use crate::BoxFuture;
+
+/// Milliseconds since the Unix epoch, as event and processing times count them.
+pub type Millis = i64;
+
+/// A source of processing time.
+pub trait Clock: Send + Sync + std::fmt::Debug {
+    /// The current processing time in milliseconds since the Unix epoch.
+    fn now(&self) -> Millis;
+}
+
+/// The system's clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]
+    fn now(&self) -> Millis {
+        let since_epoch = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default();
+        i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+/// A clock that stands until it is set; for tests and simulations.
+///
+/// ```
+/// use weir_state_api::{Clock, ManualClock};
+///
+/// let clock = ManualClock::new(1_000);
+/// clock.advance(500);
+/// assert_eq!(clock.now(), 1_500);
+/// ```
+#[derive(Debug, Default)]
+pub struct ManualClock(AtomicI64);
+
+impl ManualClock {
+    /// A clock that shows `now`.
+    pub fn new(now: Millis) -> Self {
+        ManualClock(AtomicI64::new(now))
+    }
+
+    /// Sets the time; it may jump backwards, as real clocks do.
+    pub fn set(&self, now: Millis) {
+        self.0.store(now, Ordering::SeqCst);
+    }
+
+    /// Moves the time forward by `millis`.
+    pub fn advance(&self, millis: Millis) {
+        self.0.fetch_add(millis, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Millis {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// Runs background work: uploads, remote reads, compactions.
+///
+/// Plain closures and futures, no executor's types, so any engine can implement it.
+pub trait Spawner: Send + Sync + std::fmt::Debug {
+    /// Starts a future; it runs to its end on its own.
+    fn spawn(&self, future: BoxFuture<'static, ()>);
+
+    /// Starts work that uses the CPU or blocks.
+    fn spawn_blocking(&self, work: Box<dyn FnOnce() + Send + 'static>);
+}
+
+/// Spawns onto a tokio runtime.
+#[cfg(feature = "tokio")]
+#[derive(Debug, Clone)]
+pub struct TokioSpawner(tokio::runtime::Handle);
+
+#[cfg(feature = "tokio")]
+impl TokioSpawner {
+    /// A spawner for the given runtime.
+    pub fn new(handle: tokio::runtime::Handle) -> Self {
+        TokioSpawner(handle)
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl Spawner for TokioSpawner {
+    fn spawn(&self, future: BoxFuture<'static, ()>) {
+        drop(self.0.spawn(future));
+    }
+
+    fn spawn_blocking(&self, work: Box<dyn FnOnce() + Send + 'static>) {
+        drop(self.0.spawn_blocking(work));
+    }
+}
+
+/// Runs everything at once on the calling thread: deterministic, for tests on an in-memory store.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct InlineSpawner;
+
+impl Spawner for InlineSpawner {
+    fn spawn(&self, future: BoxFuture<'static, ()>) {
+        crate::block_on(future);
+    }
+
+    fn spawn_blocking(&self, work: Box<dyn FnOnce() + Send + 'static>) {
+        work();
+    }
+}
+
+/// Everything a backend takes from outside, shared by all instances of a process.
+#[derive(Debug, Clone)]
+pub struct Environment {
+    /// Processing time.
+    pub clock: Arc<dyn Clock>,
+    /// Where snapshots go and come from.
+    pub store: opendal::Operator,
+    /// Where background work runs.
+    pub spawner: Arc<dyn Spawner>,
+}
+
+impl Environment {
+    /// An environment from its three parts.
+    pub fn new(
+        clock: Arc<dyn Clock>,
+        store: opendal::Operator,
+        spawner: Arc<dyn Spawner>,
+    ) -> Self {
+        Environment { clock, store, spawner }
+    }
+
+    /// An in-memory store, a standing clock and an inline spawner: all a test or an example needs.
+    pub fn in_memory() -> Self {
+        let store = opendal::Operator::new(opendal::services::Memory::default())
+            .expect("the memory service has no configuration that could fail");
+        Environment {
+            clock: Arc::new(ManualClock::new(0)),
+            store,
+            spawner: Arc::new(InlineSpawner),
+        }
+    }
+}

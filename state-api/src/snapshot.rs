@@ -1,0 +1,356 @@
+//! Snapshots: what is asked for, what comes back, what a restore checks.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    BoxFuture, CodecId, Environment, Error, ErrorKind, KeyGroupRange, KeyHashVersion,
+    MaxParallelism, Millis, Result, Spawner, StateDescriptor,
+};
+
+/// The number of a checkpoint or savepoint; grows within a job, gaps are allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CheckpointId(pub u64);
+
+impl fmt::Display for CheckpointId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What a snapshot is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum SnapshotKind {
+    /// For recovery; may share objects with other checkpoints.
+    Checkpoint,
+    /// For the user; self-contained, in the backend's own format.
+    NativeSavepoint,
+}
+
+/// Who deletes the objects of a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Ownership {
+    /// Weir's collector deletes them once nothing reachable names them.
+    Weir,
+    /// The engine counts references and deletes; Weir never does.
+    Engine,
+}
+
+/// What a snapshot should be and where its objects go.
+#[derive(Debug, Clone)]
+pub struct SnapshotRequest {
+    /// Its number.
+    pub checkpoint: CheckpointId,
+    /// What it is for.
+    pub kind: SnapshotKind,
+    /// Who deletes its objects.
+    pub ownership: Ownership,
+    /// Path in the store, ending in `/`, under which new objects are created. Backends give every
+    /// object a name that is never used again.
+    pub directory: String,
+    /// The operator's current event time; restored with the state.
+    pub watermark: Option<Millis>,
+}
+
+impl SnapshotRequest {
+    /// A checkpoint whose objects go to `directory` (a `/` is added when it lacks one).
+    pub fn checkpoint(checkpoint: CheckpointId, directory: impl Into<String>) -> Self {
+        let mut directory = directory.into();
+        if !directory.is_empty() && !directory.ends_with('/') {
+            directory.push('/');
+        }
+        SnapshotRequest {
+            checkpoint,
+            kind: SnapshotKind::Checkpoint,
+            ownership: Ownership::Weir,
+            directory,
+            watermark: None,
+        }
+    }
+}
+
+/// The asynchronous part of a snapshot.
+///
+/// Run it on any thread or executor. Dropping it abandons the snapshot.
+#[must_use = "a snapshot is only written when its task runs"]
+pub struct SnapshotTask(BoxFuture<'static, Result<SnapshotHandle>>);
+
+impl SnapshotTask {
+    /// Wraps the future that writes the snapshot.
+    pub fn new(future: impl Future<Output = Result<SnapshotHandle>> + Send + 'static) -> Self {
+        SnapshotTask(Box::pin(future))
+    }
+
+    /// Writes the snapshot.
+    ///
+    /// # Errors
+    /// Those of the store, naming the object. Objects written before the failure are left to the
+    /// collector.
+    pub async fn run(self) -> Result<SnapshotHandle> {
+        self.0.await
+    }
+
+    /// Writes the snapshot from the spawner, then calls `done`.
+    pub fn run_on(
+        self,
+        spawner: &dyn Spawner,
+        done: impl FnOnce(Result<SnapshotHandle>) + Send + 'static,
+    ) {
+        spawner.spawn(Box::pin(async move { done(self.0.await) }));
+    }
+}
+
+impl fmt::Debug for SnapshotTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SnapshotTask")
+    }
+}
+
+/// An object in the store, with all that is needed to verify it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ObjectRef {
+    /// Path in the store.
+    pub path: String,
+    /// Length in bytes.
+    pub length: u64,
+    /// CRC-32 (IEEE) of the whole object.
+    pub crc32: u32,
+    /// Whether later snapshots may name it too.
+    pub shared: bool,
+}
+
+/// A written snapshot of one instance: small, plain data, self-describing.
+///
+/// Serialize it with any serde format, or with [`to_bytes`](SnapshotHandle::to_bytes), which adds
+/// magic, version and checksum. Several handles with different (even overlapping) key-group ranges
+/// restore one instance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotHandle {
+    /// The backend that wrote it.
+    pub backend: String,
+    /// Version of that backend's snapshot format.
+    pub backend_format: u32,
+    /// The checkpoint it belongs to.
+    pub checkpoint: CheckpointId,
+    /// What it is for.
+    pub kind: SnapshotKind,
+    /// Who deletes its objects.
+    pub ownership: Ownership,
+    /// The key groups it covers; a covered group without data is empty, not missing.
+    pub key_groups: KeyGroupRange,
+    /// The operator's number of key groups.
+    pub max_parallelism: MaxParallelism,
+    /// How keys were assigned to groups.
+    pub key_hash: KeyHashVersion,
+    /// How keys are encoded.
+    pub key_codec: CodecId,
+    /// The event time when it was taken.
+    pub watermark: Option<Millis>,
+    /// All states in it.
+    pub states: Vec<StateDescriptor>,
+    /// Everything it needs in the store.
+    pub objects: Vec<ObjectRef>,
+}
+
+impl SnapshotHandle {
+    const FRAME: crate::frame::Frame = crate::frame::Frame { magic: *b"WEIRHNDL", version: 1 };
+
+    /// The handle in Weir's own encoding: magic, version, length, postcard body, CRC-32
+    /// (`docs/formats/frame.md`).
+    pub fn to_bytes(&self) -> Vec<u8> {
+        Self::FRAME.encode(self)
+    }
+
+    /// Reads what [`to_bytes`](SnapshotHandle::to_bytes) wrote; `origin` names it in errors.
+    ///
+    /// # Errors
+    /// [`Corrupt`](ErrorKind::Corrupt) for anything but whole, unchanged bytes;
+    /// [`Incompatible`](ErrorKind::Incompatible) for an unknown version.
+    pub fn from_bytes(bytes: &[u8], origin: &str) -> Result<Self> {
+        Self::FRAME.decode(bytes, origin)
+    }
+
+    /// The sum of its objects' lengths.
+    pub fn total_bytes(&self) -> u64 {
+        self.objects.iter().map(|object| object.length).sum()
+    }
+}
+
+/// What happens to the objects of the snapshots that an instance is restored from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum RestoreMode {
+    /// The new job owns them: it may build on them and its collector may delete them.
+    #[default]
+    Claim,
+    /// They stay somebody else's: the first snapshot of the new job stands on its own.
+    NoClaim,
+}
+
+/// Everything needed to open an instance of a backend.
+#[derive(Debug, Clone)]
+pub struct OpenRequest {
+    /// Clock, store and spawner.
+    pub environment: Environment,
+    /// Name of the operator, for errors, metrics and object names.
+    pub operator: String,
+    /// The key groups the instance will own.
+    pub key_groups: KeyGroupRange,
+    /// The operator's number of key groups.
+    pub max_parallelism: MaxParallelism,
+    /// How keys are assigned to groups.
+    pub key_hash: KeyHashVersion,
+    /// How keys are encoded.
+    pub key_codec: CodecId,
+    /// Snapshots to restore from; none opens an empty instance.
+    pub restore: Vec<SnapshotHandle>,
+    /// Who owns those snapshots afterwards.
+    pub mode: RestoreMode,
+}
+
+impl OpenRequest {
+    /// A request for an empty instance that owns all key groups and hashes its keys itself.
+    pub fn new(environment: Environment, operator: impl Into<String>, key_codec: CodecId) -> Self {
+        let max_parallelism = MaxParallelism::default();
+        OpenRequest {
+            environment,
+            operator: operator.into(),
+            key_groups: KeyGroupRange::all(max_parallelism),
+            max_parallelism,
+            key_hash: KeyHashVersion::default(),
+            key_codec,
+            restore: Vec::new(),
+            mode: RestoreMode::default(),
+        }
+    }
+
+    /// Restricts the instance to one subtask's share.
+    ///
+    /// # Errors
+    /// Those of [`KeyGroupRange::of_subtask`].
+    pub fn for_subtask(
+        mut self,
+        max_parallelism: MaxParallelism,
+        parallelism: u16,
+        subtask: u16,
+    ) -> Result<Self> {
+        self.key_groups = KeyGroupRange::of_subtask(max_parallelism, parallelism, subtask)?;
+        self.max_parallelism = max_parallelism;
+        Ok(self)
+    }
+
+    /// Restores from these snapshots.
+    #[must_use]
+    pub fn restore_from(mut self, handles: Vec<SnapshotHandle>) -> Self {
+        self.restore = handles;
+        self
+    }
+
+    /// The watermark of the restored instance: the smallest of the snapshots', if all have one.
+    pub fn restored_watermark(&self) -> Option<Millis> {
+        let mut relevant = self.relevant_handles().peekable();
+        relevant.peek()?;
+        relevant.map(|handle| handle.watermark).try_fold(Millis::MAX, |smallest, watermark| {
+            watermark.map(|watermark| smallest.min(watermark))
+        })
+    }
+
+    /// The handles that hold some of the requested key groups.
+    pub fn relevant_handles(&self) -> impl Iterator<Item = &SnapshotHandle> {
+        self.restore
+            .iter()
+            .filter(|handle| !handle.key_groups.intersection(self.key_groups).is_empty())
+    }
+
+    /// Checks all that can be checked without reading an object: every backend calls it first.
+    ///
+    /// # Errors
+    /// [`Incompatible`](ErrorKind::Incompatible) when a handle is of another backend or format, of
+    /// another max parallelism, hash or key codec, or when two handles define a state differently;
+    /// [`NotFound`](ErrorKind::NotFound) when the handles leave a requested key group uncovered.
+    pub fn check(&self, backend: &str, formats: std::ops::RangeInclusive<u32>) -> Result<()> {
+        for handle in &self.restore {
+            self.check_handle(handle, backend, &formats)?;
+        }
+        self.check_states_agree()?;
+        if self.restore.is_empty() {
+            return Ok(());
+        }
+        for group in self.key_groups.iter() {
+            if !self.restore.iter().any(|handle| handle.key_groups.contains(group)) {
+                return Err(Error::new(
+                    ErrorKind::NotFound,
+                    format!(
+                        "no snapshot of operator {:?} covers key group {group}, the instance needs \
+                         {}",
+                        self.operator, self.key_groups
+                    ),
+                )
+                .advice("pass the handles of all subtasks of the checkpoint"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_handle(
+        &self,
+        handle: &SnapshotHandle,
+        backend: &str,
+        formats: &std::ops::RangeInclusive<u32>,
+    ) -> Result<()> {
+        let refuse = |what: &str, stored: &dyn fmt::Display, wanted: &dyn fmt::Display| {
+            let error = Error::new(
+                ErrorKind::Incompatible,
+                format!(
+                    "the snapshot {} of operator {:?} has {what} {stored}, this instance needs \
+                     {wanted}",
+                    handle.checkpoint, self.operator
+                ),
+            );
+            match handle.objects.first() {
+                Some(object) => error.object(&object.path),
+                None => error,
+            }
+        };
+        if handle.backend != backend {
+            return Err(refuse("backend", &handle.backend, &backend)
+                .advice("restore with the backend that wrote it, or through a canonical savepoint"));
+        }
+        if !formats.contains(&handle.backend_format) {
+            let known = format!("{} to {}", formats.start(), formats.end());
+            return Err(refuse("format version", &handle.backend_format, &known)
+                .advice("restore with a version of Weir that knows this format"));
+        }
+        if handle.max_parallelism != self.max_parallelism {
+            return Err(refuse("max parallelism", &handle.max_parallelism, &self.max_parallelism)
+                .advice("restore with the max parallelism that the snapshot was taken with"));
+        }
+        if handle.key_hash != self.key_hash {
+            let (stored, wanted) =
+                (format!("{:?}", handle.key_hash), format!("{:?}", self.key_hash));
+            return Err(refuse("key hash", &stored, &wanted));
+        }
+        if handle.key_codec != self.key_codec {
+            return Err(refuse("key codec", &handle.key_codec, &self.key_codec)
+                .advice("use the key type that the snapshot was taken with"));
+        }
+        Ok(())
+    }
+
+    fn check_states_agree(&self) -> Result<()> {
+        let mut seen: std::collections::HashMap<&str, &StateDescriptor> =
+            std::collections::HashMap::new();
+        for descriptor in self.restore.iter().flat_map(|handle| &handle.states) {
+            match seen.get(descriptor.name.as_str()) {
+                Some(first) => first.check_compatible(descriptor)?,
+                None => {
+                    seen.insert(&descriptor.name, descriptor);
+                }
+            }
+        }
+        Ok(())
+    }
+}
