@@ -1,5 +1,43 @@
-//! Keyed state for stream processing.
+//! Keyed state for stream processing: one API, many backends.
+//!
+//! A stream engine keeps state per key, takes snapshots of it at barriers and restores it after a
+//! crash, perhaps at another parallelism. This crate is the layer between the engine and whatever
+//! stores the bytes:
+//!
+//! - **Backends speak bytes.** [`KeyedBackend`] is a small object-safe trait over encoded keys and
+//!   values: point reads and writes, append, ordered scans, timers, snapshots. A [`BackendFactory`]
+//!   opens an instance for a [`KeyGroupRange`], empty or from [`SnapshotHandle`]s.
+//! - **Users speak types.** [`KeyedStore`] wraps a backend and gives out typed handles:
+//!   [`ValueState`], [`ListState`], [`MapState`], [`ReducingState`], [`AggregatingState`],
+//!   [`TimerState`], each optionally per namespace ([`Namespaced`]). They are written once and work
+//!   on every backend, a third party's too. See the example at [`KeyedStore`].
+//! - **Reads are futures that are usually ready.** [`StateFuture`] allocates nothing when the answer
+//!   is in memory; await it, or [`wait`](StateFuture::wait) for it.
+//! - **The outside is injected.** Time, store and executor come in through [`Environment`].
+//!
+//! It is *not* a storage engine and not a stream engine: it depends on neither. Backends live in
+//! crates of their own (`weir-backend-heap`, ...), and `weir-tests` checks that one keeps the
+//! contract.
+//!
+//! # Where to find what
+//!
+//! | file | content |
+//! |---|---|
+//! | `backend.rs` | the interface in bytes |
+//! | `snapshot.rs` | handles, requests, what a restore checks |
+//! | `key.rs`, `key_group.rs` | keys, their stable hash, who owns them |
+//! | `codec/` | [`Codec`]: [`Native`], [`Ordered`], [`Postcard`] |
+//! | `typed/` | the typed handles |
+//! | `operator_state.rs` | state without a key: offsets, transactions |
+//! | `environment.rs`, `future.rs` | clock, store, spawner; ready and pending results |
+//! | `page.rs`, `frame.rs` | packed results; the envelope of metadata |
+//!
+//! # Features
+//!
+//! - `tokio` (default): `TokioSpawner`. Without it the crate names no executor.
+
 mod backend;
+mod codec;
 mod descriptor;
 mod environment;
 mod error;
@@ -7,15 +45,20 @@ pub mod frame;
 mod future;
 mod key;
 mod key_group;
+mod operator_state;
 mod page;
 mod snapshot;
+mod typed;
 
 pub use backend::*;
+pub use codec::{Codec, Native, NativeType, Ordered, OrderedType, Postcard};
 pub use descriptor::*;
 pub use environment::*;
 pub use error::*;
 pub use future::*;
 pub use key::*;
 pub use key_group::*;
+pub use operator_state::*;
 pub use page::*;
 pub use snapshot::*;
+pub use typed::*;

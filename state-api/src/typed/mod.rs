@@ -1,0 +1,21 @@
+//! The typed facade: what users of state see. Written once, works on every backend.
+
+mod access;
+mod folding;
+mod keys;
+mod list;
+mod map;
+mod namespaced;
+mod store;
+mod timers;
+mod value;
+
+pub use access::{Scope, StateAccess};
+pub use folding::{Aggregate, AggregatingState, ReducingState};
+pub use keys::Keys;
+pub use list::ListState;
+pub use map::{MapEntries, MapState};
+pub use namespaced::{Bind, Namespaced};
+pub use store::{KeyedStore, WithNamespace};
+pub use timers::{FiredTimer, TimerState};
+pub use value::ValueState;
