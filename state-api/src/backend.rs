@@ -454,9 +454,7 @@ pub trait KeyedBackend: Send + fmt::Debug {
 pub type PendingValues = BoxFuture<'static, Result<Vec<(usize, Option<Bytes>)>>>;
 
 /// Awaits single reads one after the other; backends with real overlap override `multi_get`.
-fn join_lookups(
-    pending: Vec<(usize, BoxFuture<'static, Result<Option<Bytes>>>)>,
-) -> PendingValues {
+fn join_lookups(pending: Vec<(usize, BoxFuture<'static, Result<Option<Bytes>>>)>) -> PendingValues {
     Box::pin(async move {
         let mut values = Vec::with_capacity(pending.len());
         for (index, future) in pending {

@@ -125,7 +125,9 @@ impl StateDescriptor {
         let differs = |what: &str, stored: &dyn fmt::Display, requested: &dyn fmt::Display| {
             Error::new(
                 ErrorKind::Incompatible,
-                format!("the stored state has {what} {stored}, but {what} {requested} is requested"),
+                format!(
+                    "the stored state has {what} {stored}, but {what} {requested} is requested"
+                ),
             )
             .state(&self.name)
             .advice("register it as it was stored, or use another name")

@@ -24,9 +24,8 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]
     fn now(&self) -> Millis {
-        let since_epoch = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .unwrap_or_default();
+        let since_epoch =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
     }
 }
@@ -128,11 +127,7 @@ pub struct Environment {
 
 impl Environment {
     /// An environment from its three parts.
-    pub fn new(
-        clock: Arc<dyn Clock>,
-        store: opendal::Operator,
-        spawner: Arc<dyn Spawner>,
-    ) -> Self {
+    pub fn new(clock: Arc<dyn Clock>, store: opendal::Operator, spawner: Arc<dyn Spawner>) -> Self {
         Environment { clock, store, spawner }
     }
 

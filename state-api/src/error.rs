@@ -175,10 +175,14 @@ impl Error {
             opendal::ErrorKind::Unsupported => {
                 (ErrorKind::Unsupported, "choose a store that offers this operation")
             }
-            opendal::ErrorKind::PermissionDenied | opendal::ErrorKind::ConfigInvalid => {
-                (ErrorKind::InvalidUsage, "check the credentials and the configuration of the store")
-            }
-            _ => (ErrorKind::Unavailable, "check the store (space, network, permissions), then retry"),
+            opendal::ErrorKind::PermissionDenied | opendal::ErrorKind::ConfigInvalid => (
+                ErrorKind::InvalidUsage,
+                "check the credentials and the configuration of the store",
+            ),
+            _ => (
+                ErrorKind::Unavailable,
+                "check the store (space, network, permissions), then retry",
+            ),
         };
         Error::new(kind, format!("the store failed to {operation}"))
             .object(path)

@@ -63,7 +63,11 @@ impl Frame {
                 .ok_or_else(|| corrupt("is truncated"))
         };
         if bytes.get(..8) != Some(&self.magic) {
-            return Err(corrupt(if bytes.len() < 8 { "is truncated" } else { "has a foreign magic" }));
+            return Err(corrupt(if bytes.len() < 8 {
+                "is truncated"
+            } else {
+                "has a foreign magic"
+            }));
         }
         // Before the checksum: a newer version may checksum differently.
         let version = field(8)?;
@@ -113,8 +117,7 @@ mod tests {
             damaged[position] ^= 1;
             let error = FRAME.decode::<(u32, String)>(&damaged, "x").unwrap_err();
             let version_byte = (8..12).contains(&position);
-            let expected =
-                if version_byte { ErrorKind::Incompatible } else { ErrorKind::Corrupt };
+            let expected = if version_byte { ErrorKind::Incompatible } else { ErrorKind::Corrupt };
             assert_eq!(error.kind(), expected, "position {position}: {error}");
             assert_eq!(error.object_path(), Some("x"));
         }

@@ -187,7 +187,7 @@ impl KeyGroupRange {
     }
 
     /// All groups in ascending order.
-    pub fn iter(self) -> impl ExactSizeIterator<Item = KeyGroup> {
+    pub fn iter(self) -> impl DoubleEndedIterator<Item = KeyGroup> + ExactSizeIterator {
         (self.start..self.end).map(KeyGroup)
     }
 }
@@ -210,11 +210,7 @@ impl fmt::Debug for KeyGroupRange {
 
 /// The subtask that owns `group` at the given parallelism (Flink's formula).
 #[inline]
-pub fn subtask_of_group(
-    max_parallelism: MaxParallelism,
-    parallelism: u16,
-    group: KeyGroup,
-) -> u16 {
+pub fn subtask_of_group(max_parallelism: MaxParallelism, parallelism: u16, group: KeyGroup) -> u16 {
     (u32::from(group.0) * u32::from(parallelism) / u32::from(max_parallelism.get())) as u16
 }
 

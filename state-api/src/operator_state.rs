@@ -169,10 +169,8 @@ mod tests {
 
     #[test]
     fn union_gives_everything_to_everybody_and_broadcast_one_copy() {
-        let former = [
-            state("l", Redistribution::Union, &[1]),
-            state("l", Redistribution::Union, &[2]),
-        ];
+        let former =
+            [state("l", Redistribution::Union, &[1]), state("l", Redistribution::Union, &[2])];
         assert_eq!(given_out(&former, "l", 2), [[1, 2], [1, 2]]);
         let former = [
             state("l", Redistribution::Broadcast, &[7, 8]),

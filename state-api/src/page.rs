@@ -141,10 +141,7 @@ mod tests {
         page.push(b"", b"b");
         page.push_key(KeyGroup(3), b"k", b"n");
         let entries: Vec<_> = page.iter().collect();
-        assert_eq!(
-            entries,
-            [(&b""[..], &b""[..]), (b"a", b""), (b"", b"b"), (b"k", b"n")]
-        );
+        assert_eq!(entries, [(&b""[..], &b""[..]), (b"a", b""), (b"", b"b"), (b"k", b"n")]);
         assert_eq!(page.get(4), None);
         page.clear();
         assert!(page.is_empty());
@@ -156,7 +153,10 @@ mod tests {
         values.reset(3);
         values.set(2, b"");
         values.set(0, b"x");
-        assert_eq!((values.get(0), values.get(1), values.get(2)), (Some(&b"x"[..]), None, Some(&b""[..])));
+        assert_eq!(
+            (values.get(0), values.get(1), values.get(2)),
+            (Some(&b"x"[..]), None, Some(&b""[..]))
+        );
         assert_eq!(values.get(3), None);
     }
 }

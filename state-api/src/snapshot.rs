@@ -316,8 +316,9 @@ impl OpenRequest {
             }
         };
         if handle.backend != backend {
-            return Err(refuse("backend", &handle.backend, &backend)
-                .advice("restore with the backend that wrote it, or through a canonical savepoint"));
+            return Err(refuse("backend", &handle.backend, &backend).advice(
+                "restore with the backend that wrote it, or through a canonical savepoint",
+            ));
         }
         if !formats.contains(&handle.backend_format) {
             let known = format!("{} to {}", formats.start(), formats.end());

@@ -231,12 +231,21 @@ mod tests {
     #[test]
     fn trailing_missing_or_impossible_bytes_are_corrupt() {
         let kind = |error: crate::Error| error.kind();
-        assert_eq!(Native.decode(&[1, 2, 3]).map(|_: u16| ()).map_err(kind), Err(ErrorKind::Corrupt));
+        assert_eq!(
+            Native.decode(&[1, 2, 3]).map(|_: u16| ()).map_err(kind),
+            Err(ErrorKind::Corrupt)
+        );
         assert_eq!(Native.decode(&[2]).map(|_: bool| ()).map_err(kind), Err(ErrorKind::Corrupt));
-        assert_eq!(Native.decode(&[1, 0xff]).map(|_: String| ()).map_err(kind), Err(ErrorKind::Corrupt));
+        assert_eq!(
+            Native.decode(&[1, 0xff]).map(|_: String| ()).map_err(kind),
+            Err(ErrorKind::Corrupt)
+        );
         // A length of 2^63 with one byte behind it.
         let huge = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1, 7];
-        assert_eq!(Native.decode(&huge).map(|_: Vec<u8>| ()).map_err(kind), Err(ErrorKind::Corrupt));
+        assert_eq!(
+            Native.decode(&huge).map(|_: Vec<u8>| ()).map_err(kind),
+            Err(ErrorKind::Corrupt)
+        );
     }
 
     type Composed = (i64, String, Vec<Option<u16>>, (char, bool), Option<Vec<String>>, u128);

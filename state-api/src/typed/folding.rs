@@ -235,10 +235,7 @@ impl<G: Aggregate, C: Codec<G::Accumulator>> AggregatingState<G, C> {
 
 impl<G: Aggregate, C: Codec<G::Accumulator>> Bind for AggregatingState<G, C> {
     fn bind(&self, namespace: &[u8]) -> Self {
-        AggregatingState {
-            value: self.value.bind(namespace),
-            aggregate: self.aggregate.clone(),
-        }
+        AggregatingState { value: self.value.bind(namespace), aggregate: self.aggregate.clone() }
     }
 }
 

@@ -43,9 +43,10 @@ impl<K: Send + 'static, C: Codec<K>> Keys<K, C> {
                 Err(error) => return StateFuture::ready(Err(error)),
             }
         }
-        let entry = self.page.get(self.next).map(|(key, namespace)| {
-            self.codec.decode(key).map(|key| (key, namespace.to_vec()))
-        });
+        let entry = self
+            .page
+            .get(self.next)
+            .map(|(key, namespace)| self.codec.decode(key).map(|key| (key, namespace.to_vec())));
         self.next += 1;
         StateFuture::ready(entry.transpose())
     }

@@ -174,13 +174,12 @@ impl<T: Send + 'static, C: Codec<T>> ListState<T, C> {
             if source.slot.namespace() == self.slot.namespace() {
                 continue;
             }
-            let read = at.with(|scope| {
-                match scope.backend.get(&source.slot.address(scope.key))? {
+            let read =
+                at.with(|scope| match scope.backend.get(&source.slot.address(scope.key))? {
                     Lookup::Absent => Ok(Ok(None)),
                     Lookup::Found(bytes) => Ok(Ok(Some(bytes::Bytes::copy_from_slice(bytes)))),
                     Lookup::Pending(future) => Ok(Err(future)),
-                }
-            });
+                });
             let bytes = match read.map_err(|error| self.slot.blame(error))? {
                 Ok(bytes) => bytes,
                 Err(future) => future.await.map_err(|error| self.slot.blame(error))?,

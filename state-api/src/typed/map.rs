@@ -162,10 +162,8 @@ where
     /// # Errors
     /// Only those of a failed instance.
     pub fn clear<A: StateAccess + ?Sized>(&self, at: &mut A) -> Result<()> {
-        at.with(|scope| {
-            scope.backend.delete_range(&self.slot.address(scope.key), MapRange::ALL)
-        })
-        .map_err(|error| self.slot.blame(error))
+        at.with(|scope| scope.backend.delete_range(&self.slot.address(scope.key), MapRange::ALL))
+            .map_err(|error| self.slot.blame(error))
     }
 
     /// Whether the map has no entry; reads at most one.
@@ -254,9 +252,7 @@ where
 }
 
 /// Awaits a scan until it has a page.
-async fn settle(
-    (mut page, mut step): (Page, ScanStep),
-) -> Result<(Page, Option<Box<dyn Scan>>)> {
+async fn settle((mut page, mut step): (Page, ScanStep)) -> Result<(Page, Option<Box<dyn Scan>>)> {
     loop {
         match step {
             ScanStep::Last => return Ok((page, None)),

@@ -143,11 +143,7 @@ fn run<'a>(
 
 impl<S: Clone, N, NC: Clone> Clone for Namespaced<S, N, NC> {
     fn clone(&self) -> Self {
-        Namespaced {
-            state: self.state.clone(),
-            codec: self.codec.clone(),
-            namespace: PhantomData,
-        }
+        Namespaced { state: self.state.clone(), codec: self.codec.clone(), namespace: PhantomData }
     }
 }
 

@@ -15,8 +15,8 @@ use super::value::{self, ValueState};
 use crate::{
     BackendFactory, BoxError, Codec, CodecId, Environment, Error, ErrorKind, Key, KeyGroup,
     KeyGroupRange, KeyHashVersion, KeyRef, KeyedBackend, MaxParallelism, Millis, Native,
-    Notification, OpenRequest, Ordered, Page, Result, SnapshotRequest, SnapshotTask,
-    StateDescriptor, StateFuture, StateKind, Statistics, TimerPoll, block_on,
+    NativeType, Notification, OpenRequest, Ordered, OrderedType, Page, Result, SnapshotRequest,
+    SnapshotTask, StateDescriptor, StateFuture, StateKind, Statistics, TimerPoll, block_on,
 };
 
 /// Keyed state of one operator instance: a backend under typed handles.
@@ -67,7 +67,7 @@ pub struct KeyedStore<K, C = Ordered> {
 
 impl<K: Send + 'static> KeyedStore<K>
 where
-    Ordered: Codec<K>,
+    K: OrderedType,
 {
     /// Opens an instance with the default key codec.
     ///
@@ -197,7 +197,7 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
     /// same registration again gives the same state.
     pub fn value<V: Send + 'static>(&mut self, name: &str) -> Result<ValueState<V>>
     where
-        Native: Codec<V>,
+        V: NativeType,
     {
         self.value_with(name, Native)
     }
@@ -221,7 +221,7 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
     /// See [`value`](KeyedStore::value).
     pub fn list<T: Send + 'static>(&mut self, name: &str) -> Result<ListState<T>>
     where
-        Native: Codec<T>,
+        T: NativeType,
     {
         self.list_with(name, Native)
     }
@@ -248,8 +248,8 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
         name: &str,
     ) -> Result<MapState<MK, V>>
     where
-        Ordered: Codec<MK>,
-        Native: Codec<V>,
+        MK: OrderedType,
+        V: NativeType,
     {
         self.map_with(name, Ordered, Native)
     }
@@ -285,7 +285,7 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
         reduce: impl Fn(V, V) -> Result<V, BoxError> + Send + Sync + 'static,
     ) -> Result<ReducingState<V>>
     where
-        Native: Codec<V>,
+        V: NativeType,
     {
         self.reducing_with(name, Native, reduce)
     }
@@ -314,7 +314,7 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
         aggregate: G,
     ) -> Result<AggregatingState<G>>
     where
-        Native: Codec<G::Accumulator>,
+        G::Accumulator: NativeType,
     {
         self.aggregating_with(name, Native, aggregate)
     }
@@ -337,9 +337,9 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
     ///
     /// # Errors
     /// See [`value`](KeyedStore::value).
-    pub fn timers<N>(&mut self, name: &str) -> Result<TimerState<N>>
+    pub fn timers<N: 'static>(&mut self, name: &str) -> Result<TimerState<N>>
     where
-        Ordered: Codec<N>,
+        N: OrderedType,
     {
         let namespace = Codec::<N>::id(&Ordered);
         let slot = self.slot(name, StateKind::Timers, namespace, None, unit())?;
@@ -347,9 +347,9 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
     }
 
     /// Registers states that exist once per namespace of type `N`.
-    pub fn namespaced<N>(&mut self) -> WithNamespace<'_, K, C, N>
+    pub fn namespaced<N: 'static>(&mut self) -> WithNamespace<'_, K, C, N>
     where
-        Ordered: Codec<N>,
+        N: OrderedType,
     {
         WithNamespace { store: self, namespace: PhantomData }
     }
@@ -362,8 +362,7 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
         map_key: Option<CodecId>,
         value: CodecId,
     ) -> Result<Slot> {
-        let descriptor =
-            StateDescriptor { name: name.into(), kind, namespace, map_key, value };
+        let descriptor = StateDescriptor { name: name.into(), kind, namespace, map_key, value };
         let id = self.backend.register(&descriptor)?;
         Ok(Slot::new(id, name))
     }
@@ -523,9 +522,9 @@ pub struct WithNamespace<'s, K, C, N> {
     namespace: PhantomData<fn() -> N>,
 }
 
-impl<K: Send + 'static, C: Codec<K>, N> WithNamespace<'_, K, C, N>
+impl<K: Send + 'static, C: Codec<K>, N: 'static> WithNamespace<'_, K, C, N>
 where
-    Ordered: Codec<N>,
+    N: OrderedType,
 {
     fn slot(
         &mut self,
@@ -544,7 +543,7 @@ where
     /// See [`KeyedStore::value`].
     pub fn value<V: Send + 'static>(self, name: &str) -> Result<Namespaced<ValueState<V>, N>>
     where
-        Native: Codec<V>,
+        V: NativeType,
     {
         self.value_with(name, Native)
     }

@@ -1,0 +1,290 @@
+//! Where checkpoints live: one folder each, committed by one conditional write.
+//!
+//! ```text
+//! chk-0000000007/                      objects of checkpoint 7, written by the backends
+//! chk-0000000007/metadata              JobCheckpoint; its existence makes the checkpoint complete
+//! ```
+//!
+//! The metadata is created if absent, so of two runs that think they own the job one wins; the other
+//! is fenced. Objects have names that are never reused, so a run that died leaves nothing that
+//! another one could take for its own.
+
+use std::collections::HashSet;
+
+use opendal::Operator;
+use weir_state_api::{CheckpointId, Error, ErrorKind, Result};
+
+use super::metadata::JobCheckpoint;
+
+/// The checkpoints of one job in an object store.
+#[derive(Debug, Clone)]
+pub struct CheckpointStore {
+    operator: Operator,
+}
+
+impl CheckpointStore {
+    /// The checkpoints below the root of `operator`.
+    pub fn new(operator: Operator) -> Self {
+        CheckpointStore { operator }
+    }
+
+    /// The store itself, as backends get it.
+    pub fn operator(&self) -> &Operator {
+        &self.operator
+    }
+
+    /// The folder of a checkpoint.
+    pub fn directory(id: CheckpointId) -> String {
+        format!("chk-{:010}/", id.0)
+    }
+
+    fn metadata_path(id: CheckpointId) -> String {
+        format!("{}metadata", Self::directory(id))
+    }
+
+    fn id_of(path: &str) -> Option<CheckpointId> {
+        let number = path.strip_prefix("chk-")?.split('/').next()?;
+        number.parse().ok().map(CheckpointId)
+    }
+
+    async fn paths(&self) -> Result<Vec<String>> {
+        let entries = match self.operator.list_with("").recursive(true).await {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == opendal::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(Error::store("list", "chk-*", error)),
+        };
+        let paths = entries.iter().map(opendal::Entry::path);
+        Ok(paths.filter(|path| !path.ends_with('/')).map(String::from).collect())
+    }
+
+    /// The complete checkpoints, oldest first.
+    ///
+    /// # Errors
+    /// Those of listing.
+    pub async fn complete(&self) -> Result<Vec<CheckpointId>> {
+        let mut ids: Vec<_> = self
+            .paths()
+            .await?
+            .iter()
+            .filter(|path| path.ends_with("/metadata"))
+            .filter_map(|path| Self::id_of(path))
+            .collect();
+        ids.sort();
+        Ok(ids)
+    }
+
+    /// The newest number in use, complete or not; new checkpoints go above it.
+    ///
+    /// # Errors
+    /// Those of listing.
+    pub async fn newest_number(&self) -> Result<Option<CheckpointId>> {
+        Ok(self.paths().await?.iter().filter_map(|path| Self::id_of(path)).max())
+    }
+
+    /// Reads a complete checkpoint.
+    ///
+    /// # Errors
+    /// [`NotFound`](ErrorKind::NotFound), [`Corrupt`](ErrorKind::Corrupt) or
+    /// [`Incompatible`](ErrorKind::Incompatible), naming the metadata object and the other complete
+    /// checkpoints.
+    pub async fn read(&self, id: CheckpointId) -> Result<JobCheckpoint> {
+        let path = Self::metadata_path(id);
+        let checkpoint = match self.operator.read(&path).await {
+            Ok(bytes) => JobCheckpoint::from_bytes(&bytes.to_bytes(), &path),
+            Err(error) => Err(Error::store("read the checkpoint's metadata", &path, error)),
+        };
+        match checkpoint {
+            Ok(checkpoint) => Ok(checkpoint),
+            Err(error) => {
+                let others: Vec<_> = self
+                    .complete()
+                    .await?
+                    .into_iter()
+                    .filter(|&other| other != id)
+                    .map(|other| other.to_string())
+                    .collect();
+                Err(error.advice(if others.is_empty() {
+                    "no other checkpoint is complete: start without restoring".to_string()
+                } else {
+                    format!("complete checkpoints beside it: {}", others.join(", "))
+                }))
+            }
+        }
+    }
+
+    /// Completes a checkpoint by creating its metadata.
+    ///
+    /// # Errors
+    /// [`Fenced`](ErrorKind::Fenced) when another run has completed a checkpoint of this number;
+    /// [`Indeterminate`](ErrorKind::Indeterminate) when the store does not say whether the write
+    /// happened: treat the checkpoint as neither complete nor failed.
+    pub async fn commit(&self, checkpoint: &JobCheckpoint) -> Result<()> {
+        let path = Self::metadata_path(checkpoint.id);
+        let bytes = checkpoint.to_bytes();
+        let written = self.operator.write_with(&path, bytes).if_not_exists(true).await;
+        let Err(error) = written else { return Ok(()) };
+        // Whatever the error says, the write may have happened: look who owns the name.
+        match self.operator.read(&path).await {
+            Ok(found) => match JobCheckpoint::from_bytes(&found.to_bytes(), &path) {
+                Ok(found) if found.attempt == checkpoint.attempt => Ok(()),
+                _ => Err(Error::new(
+                    ErrorKind::Fenced,
+                    format!("another run has completed checkpoint {}", checkpoint.id),
+                )
+                .object(path)
+                .advice("stop this run: a newer one owns the job")),
+            },
+            Err(absent) if absent.kind() == opendal::ErrorKind::NotFound => {
+                Err(Error::store("complete the checkpoint", &path, error))
+            }
+            Err(_) => Err(Error::new(
+                ErrorKind::Indeterminate,
+                format!("whether checkpoint {} is complete is unknown", checkpoint.id),
+            )
+            .object(path)
+            .source(error)),
+        }
+    }
+
+    /// Deletes everything that no retained checkpoint needs: first the metadata of checkpoints that
+    /// are not retained, then objects that none of `retained` names. Folders from `running` on are
+    /// left alone (a running checkpoint's objects are not named anywhere yet), and so are those of
+    /// `untouched` checkpoints. Returns the number of objects deleted.
+    ///
+    /// # Errors
+    /// Those of the store; what is left is found by the next collection.
+    pub async fn collect(
+        &self,
+        retained: &[JobCheckpoint],
+        untouched: &HashSet<CheckpointId>,
+        running: CheckpointId,
+    ) -> Result<usize> {
+        let doomed = unreachable_paths(&self.paths().await?, retained, untouched, running);
+        for path in &doomed {
+            self.operator
+                .delete(path)
+                .await
+                .map_err(|error| Error::store("delete an object", path, error))?;
+        }
+        for id in doomed.iter().filter_map(|path| Self::id_of(path)).collect::<HashSet<_>>() {
+            if !retained.iter().any(|checkpoint| checkpoint.id == id) {
+                // On stores with real folders an empty one is left; elsewhere this does nothing.
+                let directory = Self::directory(id);
+                if let Err(error) = self.operator.delete(&directory).await {
+                    tracing::debug!(%error, directory, "an empty folder stays");
+                }
+            }
+        }
+        Ok(doomed.len())
+    }
+}
+
+/// The decision of the collector: everything that is not reachable, metadata first.
+fn unreachable_paths(
+    paths: &[String],
+    retained: &[JobCheckpoint],
+    untouched: &HashSet<CheckpointId>,
+    running: CheckpointId,
+) -> Vec<String> {
+    let reachable: HashSet<&str> = retained.iter().flat_map(JobCheckpoint::objects).collect();
+    let is_retained = |id: CheckpointId| retained.iter().any(|checkpoint| checkpoint.id == id);
+    let is_metadata = |path: &str| path.ends_with("/metadata");
+    let mut doomed: Vec<String> = paths
+        .iter()
+        .filter(|path| {
+            let Some(id) = CheckpointStore::id_of(path) else { return false };
+            let needed =
+                if is_metadata(path) { is_retained(id) } else { reachable.contains(path.as_str()) };
+            id < running && !needed && !untouched.contains(&id)
+        })
+        .cloned()
+        .collect();
+    doomed.sort_by_key(|path| !is_metadata(path));
+    doomed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::TaskSnapshot;
+    use weir_state_api::*;
+
+    fn checkpoint(id: u64, objects: &[&str]) -> JobCheckpoint {
+        let max_parallelism = MaxParallelism::default();
+        let object =
+            |path: &&str| ObjectRef { path: (*path).into(), length: 1, crc32: 0, shared: false };
+        JobCheckpoint {
+            job: "j".into(),
+            id: CheckpointId(id),
+            attempt: "me".into(),
+            parallelism: 1,
+            tasks: vec![TaskSnapshot {
+                operator: "o".into(),
+                subtask: 0,
+                state: OperatorState::new(),
+                keyed: Some(SnapshotHandle {
+                    backend: "b".into(),
+                    backend_format: 1,
+                    checkpoint: CheckpointId(id),
+                    kind: SnapshotKind::Checkpoint,
+                    ownership: Ownership::Weir,
+                    key_groups: KeyGroupRange::all(max_parallelism),
+                    max_parallelism,
+                    key_hash: KeyHashVersion::default(),
+                    key_codec: CodecId::new("k", 1),
+                    watermark: None,
+                    states: Vec::new(),
+                    objects: objects.iter().map(object).collect(),
+                }),
+            }],
+        }
+    }
+
+    #[test]
+    fn only_unreachable_objects_of_finished_checkpoints_go_metadata_first() {
+        let paths: Vec<String> = [
+            "chk-0000000001/a",
+            "chk-0000000001/shared",
+            "chk-0000000001/metadata",
+            "chk-0000000002/aborted",
+            "chk-0000000003/b",
+            "chk-0000000003/metadata",
+            "chk-0000000004/being-written",
+            "chk-0000000000/unreadable",
+            "somebody-elses/file",
+        ]
+        .map(String::from)
+        .into();
+        let retained = [checkpoint(3, &["chk-0000000003/b", "chk-0000000001/shared"])];
+        let untouched = HashSet::from([CheckpointId(0)]);
+        assert_eq!(
+            unreachable_paths(&paths, &retained, &untouched, CheckpointId(4)),
+            ["chk-0000000001/metadata", "chk-0000000001/a", "chk-0000000002/aborted"]
+        );
+    }
+
+    #[test]
+    fn of_two_runs_one_completes_a_number_and_repeating_is_harmless() {
+        let store = CheckpointStore::new(Environment::in_memory().store);
+        let mine = checkpoint(1, &[]);
+        let theirs = JobCheckpoint { attempt: "they".into(), ..mine.clone() };
+        block_on(store.commit(&mine)).unwrap();
+        block_on(store.commit(&mine)).unwrap();
+        assert_eq!(block_on(store.commit(&theirs)).unwrap_err().kind(), ErrorKind::Fenced);
+        assert_eq!(block_on(store.read(CheckpointId(1))).unwrap(), mine);
+    }
+
+    #[test]
+    fn a_damaged_checkpoint_is_named_and_the_others_are_offered() {
+        let store = CheckpointStore::new(Environment::in_memory().store);
+        block_on(store.commit(&checkpoint(1, &[]))).unwrap();
+        block_on(store.commit(&checkpoint(2, &[]))).unwrap();
+        block_on(store.operator().write("chk-0000000002/metadata", "garbage")).unwrap();
+        let error = block_on(store.read(CheckpointId(2))).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert_eq!(error.object_path(), Some("chk-0000000002/metadata"));
+        assert!(error.to_string().contains("complete checkpoints beside it: 1"), "{error}");
+        assert_eq!(block_on(store.read(CheckpointId(9))).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(block_on(store.newest_number()).unwrap(), Some(CheckpointId(2)));
+    }
+}

@@ -1,0 +1,275 @@
+//! Running a job: attempts, recovery, the report.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use weir_state_api::{
+    CheckpointId, Environment, Error, ErrorKind, KeyGroupRange, Result, TokioSpawner,
+};
+
+use crate::checkpoint::{CheckpointStore, JobCheckpoint};
+use crate::config::{JobConfig, RestoreFrom};
+use crate::coordinator::{Coordinator, History};
+use crate::graph::JobGraph;
+use crate::report::JobReport;
+use crate::task::{Attempt, Counters, Gate};
+
+/// Runs a job to the end of its input, recovering from failures of its tasks.
+///
+/// All input read, a last checkpoint is taken and committed, so everything the sinks wrote is
+/// published when this returns.
+///
+/// # Errors
+/// The failure of a task or of checkpoints once the restart strategy is exhausted; at once when a
+/// retry cannot help: [`InvalidUsage`](ErrorKind::InvalidUsage),
+/// [`Incompatible`](ErrorKind::Incompatible), [`Corrupt`](ErrorKind::Corrupt),
+/// [`NotFound`](ErrorKind::NotFound), [`Fenced`](ErrorKind::Fenced). Complete checkpoints stay
+/// usable.
+pub fn run(graph: &JobGraph, config: JobConfig) -> Result<JobReport> {
+    // Validates parallelism against max parallelism before anything is touched.
+    KeyGroupRange::of_subtask(config.max_parallelism, config.parallelism, 0)?;
+    if config.batch_size == 0 || config.channel_capacity == 0 {
+        return Err(Error::new(
+            ErrorKind::InvalidUsage,
+            "batch size and channel capacity must be at least 1",
+        ));
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("weir-io")
+        .enable_all()
+        .build()
+        .map_err(|error| {
+            Error::new(ErrorKind::Unavailable, "the I/O threads cannot start").source(error)
+        })?;
+    Job { graph, config: &config, runtime: runtime.handle().clone() }.run()
+}
+
+struct Job<'a> {
+    graph: &'a JobGraph,
+    config: &'a JobConfig,
+    runtime: tokio::runtime::Handle,
+}
+
+impl Job<'_> {
+    fn run(&self) -> Result<JobReport> {
+        let store = CheckpointStore::new(self.config.storage.operator.clone());
+        let mut history = self.history(store)?;
+        let mut restored = self.starting_point(&history)?;
+        let restored_from = restored.as_ref().map(|checkpoint| checkpoint.id);
+        let counters = Arc::new(Counters::default());
+        let begun = Instant::now();
+        let mut restore_time = None;
+        loop {
+            let attempt_begun = Instant::now();
+            let on_running = || {
+                if restore_time.is_none() && restored.is_some() {
+                    restore_time = Some(attempt_begun.elapsed());
+                }
+            };
+            let result = self.attempt(restored.clone(), counters.clone(), &mut history, on_running);
+            let Err(error) = result else { break };
+            if is_final(&error) || history.restarts >= self.config.restart.max_restarts {
+                return Err(error);
+            }
+            history.restarts += 1;
+            tracing::warn!(%error, restart = history.restarts, "the job recovers");
+            std::thread::sleep(self.config.restart.delay);
+            // Only the store knows what is complete: an answer may have been lost.
+            history.reload(&self.runtime)?;
+            restored = history.retained.back().cloned().map(Arc::new);
+        }
+        Ok(self.report(&history, &counters, restored_from, begun.elapsed(), restore_time))
+    }
+
+    fn report(
+        &self,
+        history: &History,
+        counters: &Counters,
+        restored_from: Option<CheckpointId>,
+        elapsed: Duration,
+        restore_time: Option<Duration>,
+    ) -> JobReport {
+        JobReport {
+            job: self.graph.name().into(),
+            parallelism: self.config.parallelism,
+            elapsed,
+            records_read: counters.read.load(Relaxed),
+            records_written: counters.written.load(Relaxed),
+            records_late: counters.late.load(Relaxed),
+            restored_from,
+            restore_time,
+            restarts: history.restarts,
+            failed_checkpoints: history.failed,
+            checkpoints: history.completed.clone(),
+        }
+    }
+
+    fn history(&self, store: CheckpointStore) -> Result<History> {
+        let mut history = History {
+            store,
+            next_id: CheckpointId(1),
+            retained: VecDeque::new(),
+            unreadable: HashSet::new(),
+            completed: Vec::new(),
+            failed: 0,
+            restarts: 0,
+        };
+        history.reload(&self.runtime)?;
+        Ok(history)
+    }
+
+    fn starting_point(&self, history: &History) -> Result<Option<Arc<JobCheckpoint>>> {
+        let newest_complete = history
+            .retained
+            .back()
+            .map(|checkpoint| checkpoint.id)
+            .max(history.unreadable.iter().copied().max());
+        let id = match (self.config.restore, newest_complete) {
+            (RestoreFrom::Fresh, Some(newest)) => {
+                return Err(Error::new(
+                    ErrorKind::InvalidUsage,
+                    format!("the store holds complete checkpoints up to {newest}"),
+                )
+                .object(CheckpointStore::directory(newest))
+                .advice("restore the latest one, or give the new job an empty store"));
+            }
+            (RestoreFrom::Fresh, None) | (RestoreFrom::Latest, None) => return Ok(None),
+            (RestoreFrom::Latest, Some(newest)) => newest,
+            (RestoreFrom::Checkpoint(id), _) => id,
+        };
+        // Read again even if it is in the history: a damaged one must be reported, not skipped.
+        let checkpoint = self.runtime.block_on(history.store.read(id))?;
+        self.check(&checkpoint)?;
+        Ok(Some(Arc::new(checkpoint)))
+    }
+
+    fn check(&self, checkpoint: &JobCheckpoint) -> Result<()> {
+        let refuse = |message: String, advice: &str| {
+            Err(Error::new(ErrorKind::Incompatible, message)
+                .object(format!("{}metadata", CheckpointStore::directory(checkpoint.id)))
+                .advice(advice))
+        };
+        if checkpoint.job != self.graph.name() {
+            return refuse(
+                format!(
+                    "the checkpoint belongs to job {:?}, this is {:?}",
+                    checkpoint.job,
+                    self.graph.name()
+                ),
+                "give each job a store of its own",
+            );
+        }
+        let nodes = self.graph.nodes();
+        let unknown = checkpoint
+            .tasks
+            .iter()
+            .find(|task| !nodes.iter().any(|node| node.name() == task.operator));
+        if let Some(task) = unknown {
+            return refuse(
+                format!(
+                    "the checkpoint has state of operator {:?}, the job has none",
+                    task.operator
+                ),
+                "name the operators as they were named when the checkpoint was taken",
+            );
+        }
+        Ok(())
+    }
+
+    fn attempt(
+        &self,
+        restored: Option<Arc<JobCheckpoint>>,
+        counters: Arc<Counters>,
+        history: &mut History,
+        on_running: impl FnOnce(),
+    ) -> Result<()> {
+        let (sender, messages) = std::sync::mpsc::channel();
+        let attempt = Attempt {
+            name: uuid::Uuid::new_v4().simple().to_string().into(),
+            parallelism: self.config.parallelism,
+            max_parallelism: self.config.max_parallelism,
+            batch_size: self.config.batch_size,
+            channel_capacity: self.config.channel_capacity,
+            backend: self.config.backend.clone(),
+            environment: Environment::new(
+                self.config.clock.clone(),
+                history.store.operator().clone(),
+                Arc::new(TokioSpawner::new(self.runtime.clone())),
+            ),
+            runtime: self.runtime.clone(),
+            restored,
+            messages: sender,
+            gate: Arc::new(Gate::default()),
+            counters,
+        };
+        let nodes = self.graph.nodes();
+        for node in nodes.iter() {
+            node.prepare(&attempt);
+        }
+        let mut tasks = Vec::new();
+        let mut failure = None;
+        'start: for node in nodes.iter() {
+            for subtask in 0..attempt.parallelism {
+                match node.start(&attempt, subtask) {
+                    Ok(task) => tasks.push((node.kind(), task)),
+                    Err(error) => {
+                        failure = Some(error);
+                        break 'start;
+                    }
+                }
+            }
+        }
+        if let Some(error) = failure {
+            attempt.gate.decide(false);
+            for (_, task) in tasks {
+                task.mailbox.cancel();
+                drop(task.thread.join());
+            }
+            return Err(error);
+        }
+        Coordinator::new(self.graph.name(), self.config, &attempt, tasks, messages, history)
+            .run(on_running)
+    }
+}
+
+impl History {
+    /// Learns from the store which checkpoints are complete.
+    fn reload(&mut self, runtime: &tokio::runtime::Handle) -> Result<()> {
+        let store = self.store.clone();
+        let (newest, complete) = runtime.block_on(async {
+            Ok::<_, Error>((store.newest_number().await?, store.complete().await?))
+        })?;
+        if let Some(newest) = newest {
+            self.next_id = self.next_id.max(CheckpointId(newest.0 + 1));
+        }
+        self.retained.clear();
+        self.unreadable.clear();
+        for id in complete {
+            match runtime.block_on(store.read(id)) {
+                Ok(checkpoint) => self.retained.push_back(checkpoint),
+                Err(error) if error.is_retryable() => return Err(error),
+                Err(error) => {
+                    tracing::warn!(checkpoint = id.0, %error, "unreadable, left alone");
+                    self.unreadable.insert(id);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether another attempt would fail the same way, or would do harm.
+fn is_final(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::InvalidUsage
+            | ErrorKind::Incompatible
+            | ErrorKind::Corrupt
+            | ErrorKind::NotFound
+            | ErrorKind::Fenced
+            | ErrorKind::Unsupported
+    )
+}

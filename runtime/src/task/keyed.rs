@@ -1,0 +1,217 @@
+//! The task of a keyed operator: aligns barriers, sets keys, fires timers, takes snapshots.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use weir_state_api::{
+    CheckpointId, Codec, KeyedStore, Millis, Notification, OpenRequest, OperatorState, Ordered,
+    OrderedType, Result, SnapshotRequest, TimerState,
+};
+
+use super::alignment::Alignment;
+use super::watermarks::Watermarks;
+use super::{Attempt, Node, NodeKind, StartedTask, TaskContext, TaskMessage, spawn};
+use crate::checkpoint::CheckpointStore;
+use crate::inbox::{Control, Inbox, Received};
+use crate::operator::{Context, KeyedOperator};
+use crate::output::{InboxCell, KeyOf, Output, Outputs, fan_out};
+use crate::record::{Element, MAX_TIME, Record, Signal};
+
+/// The name of the runtime's timer queue among the operator's states.
+const TIMERS: &str = "weir.event-timers";
+
+/// Opens an operator with its states.
+pub(crate) type Create<O> =
+    dyn Fn(&mut KeyedStore<<O as KeyedOperator>::Key>) -> Result<O> + Send + Sync;
+
+pub(crate) struct KeyedNode<O: KeyedOperator> {
+    pub(crate) name: String,
+    pub(crate) create: Arc<Create<O>>,
+    pub(crate) key_of: KeyOf<O::In, O::Key>,
+    /// Number of input streams.
+    pub(crate) inputs: usize,
+    pub(crate) inboxes: InboxCell<O::In>,
+    pub(crate) outputs: Outputs<O::Out>,
+}
+
+impl<O: KeyedOperator> Node for KeyedNode<O>
+where
+    O::Key: OrderedType,
+    O::Timer: OrderedType,
+{
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn kind(&self) -> NodeKind {
+        NodeKind::Keyed
+    }
+
+    fn prepare(&self, attempt: &Attempt) {
+        let channels = self.inputs * usize::from(attempt.parallelism);
+        *self.inboxes.borrow_mut() = (0..attempt.parallelism)
+            .map(|_| Inbox::new(channels, attempt.channel_capacity))
+            .collect();
+    }
+
+    fn start(&self, attempt: &Attempt, subtask: u16) -> Result<StartedTask> {
+        let context = TaskContext::new(attempt, &self.name, subtask)?;
+        let inbox = self.inboxes.borrow()[usize::from(subtask)].clone();
+        let output = fan_out(&self.outputs, &context.output_settings());
+        let (create, key_of) = (self.create.clone(), self.key_of.clone());
+        spawn(context, inbox.clone(), move |context| {
+            let mut store = open_store::<O>(context)?;
+            let timers = store.timers::<O::Timer>(TIMERS)?;
+            let operator = create(&mut store)?;
+            context.ready()?;
+            KeyedTask::<O> {
+                alignment: Alignment::new(inbox.channels()),
+                watermarks: Watermarks::new(inbox.channels(), store.restored_watermark()),
+                context,
+                inbox,
+                output,
+                store,
+                timers,
+                operator,
+                key_of,
+                late: 0,
+            }
+            .run()
+        })
+    }
+}
+
+fn open_store<O: KeyedOperator>(context: &TaskContext) -> Result<KeyedStore<O::Key>>
+where
+    O::Key: OrderedType,
+{
+    let attempt = &context.attempt;
+    let key_codec = Codec::<O::Key>::id(&Ordered);
+    let mut request =
+        OpenRequest::new(attempt.environment.clone(), &*context.id.operator, key_codec);
+    request.max_parallelism = attempt.max_parallelism;
+    request.key_groups = context.key_groups()?;
+    let request = request.restore_from(context.handles());
+    attempt.runtime.block_on(KeyedStore::open(&*attempt.backend, request))
+}
+
+struct KeyedTask<'a, O: KeyedOperator> {
+    context: &'a TaskContext,
+    inbox: Arc<Inbox<O::In>>,
+    output: Box<dyn Output<O::Out>>,
+    alignment: Alignment,
+    watermarks: Watermarks,
+    store: KeyedStore<O::Key>,
+    timers: TimerState<O::Timer>,
+    operator: O,
+    key_of: KeyOf<O::In, O::Key>,
+    late: u64,
+}
+
+impl<O: KeyedOperator> KeyedTask<'_, O>
+where
+    O::Key: OrderedType,
+    O::Timer: OrderedType,
+{
+    fn run(mut self) -> Result<()> {
+        while !self.alignment.all_ended() {
+            match self.inbox.receive(self.alignment.blocked())? {
+                Received::Control(control) => self.control(control)?,
+                Received::Element { element: Element::Batch(batch), .. } => self.batch(batch)?,
+                Received::Element { channel, element: Element::Signal(signal) } => {
+                    self.signal(channel, signal)?;
+                }
+            }
+        }
+        self.output.signal(Signal::End)
+    }
+
+    fn batch(&mut self, batch: Vec<Record<O::In>>) -> Result<()> {
+        for record in batch {
+            self.store.set_key(&(self.key_of)(&record.value))?;
+            let (operator, mut context) = self.split(record.time);
+            operator.process(record.value, &mut context)?;
+        }
+        if self.late > 0 {
+            self.context.attempt.counters.late.fetch_add(std::mem::take(&mut self.late), Relaxed);
+        }
+        Ok(())
+    }
+
+    /// The operator, and the context it gets.
+    fn split(&mut self, time: Millis) -> (&mut O, Context<'_, O>) {
+        let context = Context {
+            store: &mut self.store,
+            timers: &self.timers,
+            output: &mut *self.output,
+            time,
+            watermark: self.watermarks.current(),
+            late: &mut self.late,
+        };
+        (&mut self.operator, context)
+    }
+
+    fn signal(&mut self, channel: usize, signal: Signal) -> Result<()> {
+        match signal {
+            Signal::Watermark(watermark) => self.watermark(channel, watermark),
+            Signal::Barrier(checkpoint) => match self.alignment.barrier(channel, checkpoint) {
+                Some(checkpoint) => self.snapshot(checkpoint),
+                None => Ok(()),
+            },
+            Signal::End => {
+                self.watermark(channel, MAX_TIME)?;
+                match self.alignment.end(channel) {
+                    Some(checkpoint) => self.snapshot(checkpoint),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    fn watermark(&mut self, channel: usize, watermark: Millis) -> Result<()> {
+        let Some(watermark) = self.watermarks.advance(channel, watermark) else { return Ok(()) };
+        // One by one: a callback may register and delete timers, due ones too.
+        while let Some(timer) = self.store.poll_timer(&self.timers, watermark).wait()? {
+            let (operator, mut context) = self.split(timer.time);
+            operator.on_timer(timer.time, timer.namespace, &mut context)?;
+        }
+        self.output.signal(Signal::Watermark(watermark))
+    }
+
+    fn snapshot(&mut self, checkpoint: CheckpointId) -> Result<()> {
+        let begun = Instant::now();
+        // The barrier goes first: downstream aligns while this task pins its state.
+        self.output.signal(Signal::Barrier(checkpoint))?;
+        let mut request =
+            SnapshotRequest::checkpoint(checkpoint, CheckpointStore::directory(checkpoint));
+        request.watermark = Some(self.watermarks.current());
+        let task = self.store.snapshot(request)?;
+        let held = begun.elapsed();
+
+        let (messages, id) = (self.context.attempt.messages.clone(), self.context.id.clone());
+        let part = self.context.snapshot_of(OperatorState::new(), None);
+        task.run_on(&*self.context.attempt.environment.spawner, move |handle| {
+            let result = handle.map(|handle| {
+                let mut part = part;
+                part.keyed = Some(handle);
+                part
+            });
+            // The coordinator is gone only when the attempt is over; then nobody listens.
+            drop(messages.send(TaskMessage::Snapshot { task: id, checkpoint, result, held }));
+        });
+        Ok(())
+    }
+
+    fn control(&mut self, control: Control) -> Result<()> {
+        match control {
+            Control::Complete(id) => self.store.notify(Notification::Complete(id)),
+            Control::Subsumed(id) => self.store.notify(Notification::Subsumed(id)),
+            Control::Abort(id) => {
+                self.alignment.abort(id);
+                self.store.notify(Notification::Aborted(id))
+            }
+            Control::Trigger(_) | Control::Finish => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The task of a source: reads splits, starts barriers.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weir_state_api::{
+    CheckpointId, Error, ErrorKind, Millis, OperatorState, Redistribution, Result,
+};
+
+use super::{Attempt, Node, NodeKind, StartedTask, TaskContext, TaskMessage, spawn};
+use crate::inbox::{Control, Inbox};
+use crate::output::{Output, Outputs, fan_out};
+use crate::record::{Data, MAX_TIME, MIN_TIME, Record, Signal};
+use crate::source::{ReadStatus, Source, SplitReader};
+
+const OFFSETS: &str = "offsets";
+
+/// A watermark follows at most this many batches.
+const BATCHES_PER_WATERMARK: usize = 8;
+
+pub(crate) struct SourceNode<S: Source> {
+    pub(crate) name: String,
+    pub(crate) source: Arc<S>,
+    pub(crate) outputs: Outputs<S::Out>,
+}
+
+impl<S: Source> Node for SourceNode<S> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn kind(&self) -> NodeKind {
+        NodeKind::Source
+    }
+
+    fn prepare(&self, _: &Attempt) {}
+
+    fn start(&self, attempt: &Attempt, subtask: u16) -> Result<StartedTask> {
+        let context = TaskContext::new(attempt, &self.name, subtask)?;
+        let inbox = Inbox::<()>::new(0, 0);
+        let output = fan_out(&self.outputs, &context.output_settings());
+        let source = self.source.clone();
+        spawn(context, inbox.clone(), move |context| {
+            let splits = open_splits(&*source, context)?;
+            context.ready()?;
+            SourceTask { context, inbox, output, splits, watermark: MIN_TIME }.run()
+        })
+    }
+}
+
+struct OpenSplit<T> {
+    number: u32,
+    offset: u64,
+    reader: Box<dyn SplitReader<T>>,
+    ended: bool,
+}
+
+impl<T> OpenSplit<T> {
+    fn watermark(&self) -> Millis {
+        if self.ended { MAX_TIME } else { self.reader.watermark() }
+    }
+}
+
+fn open_splits<S: Source>(source: &S, context: &TaskContext) -> Result<Vec<OpenSplit<S::Out>>> {
+    let (subtask, parallelism) =
+        (u32::from(context.id.subtask), u32::from(context.attempt.parallelism));
+    let count = source.splits();
+    let mut offsets: Vec<(u32, u64)> = context.state.get(OFFSETS)?;
+    match &context.attempt.restored {
+        None => {
+            offsets = (0..count)
+                .filter(|split| split % parallelism == subtask)
+                .map(|split| (split, 0))
+                .collect();
+        }
+        Some(checkpoint) => {
+            let mut stored = 0;
+            for state in checkpoint.states(&context.id.operator) {
+                stored += state.get::<(u32, u64)>(OFFSETS)?.len();
+            }
+            if stored != count as usize {
+                return Err(Error::new(
+                    ErrorKind::Incompatible,
+                    format!(
+                        "source {:?} has {count} splits, checkpoint {} holds {stored}",
+                        &*context.id.operator, checkpoint.id
+                    ),
+                )
+                .advice("restore with the same input, or start without restoring"));
+            }
+        }
+    }
+    offsets
+        .into_iter()
+        .map(|(number, offset)| {
+            let reader = source.open(number, offset)?;
+            Ok(OpenSplit { number, offset, reader, ended: false })
+        })
+        .collect()
+}
+
+struct SourceTask<'a, T> {
+    context: &'a TaskContext,
+    inbox: Arc<Inbox<()>>,
+    output: Box<dyn Output<T>>,
+    splits: Vec<OpenSplit<T>>,
+    watermark: Millis,
+}
+
+impl<T: Data> SourceTask<'_, T> {
+    fn run(mut self) -> Result<()> {
+        let batch_size = self.context.attempt.batch_size;
+        let mut batch = Vec::with_capacity(batch_size);
+        let mut since_watermark = 0;
+        // The split that is furthest behind is read next, so that no split runs ahead in event time
+        // and fills the state of joins and windows.
+        while let Some(next) = self.furthest_behind() {
+            if let Some(control) = self.inbox.try_control()? {
+                self.control(control)?;
+                continue;
+            }
+            let status = self.read(next, batch_size, &mut batch)?;
+            since_watermark += 1;
+            if since_watermark >= BATCHES_PER_WATERMARK || status != ReadStatus::More {
+                self.advance_watermark()?;
+                since_watermark = 0;
+            }
+            if let ReadStatus::Idle(pause) = status {
+                self.output.flush()?;
+                if let Some(control) = self.inbox.wait_control(pause)? {
+                    self.control(control)?;
+                }
+            }
+        }
+        self.advance_watermark()?;
+        self.output.flush()?;
+        self.context.send(TaskMessage::InputRead(self.context.id.clone()));
+        // Barriers must pass until the last checkpoint is complete.
+        loop {
+            match self.inbox.wait_control(Duration::from_secs(1))? {
+                Some(Control::Finish) => return self.output.signal(Signal::End),
+                Some(control) => self.control(control)?,
+                None => {}
+            }
+        }
+    }
+
+    fn furthest_behind(&self) -> Option<usize> {
+        let open = self.splits.iter().enumerate().filter(|(_, split)| !split.ended);
+        open.min_by_key(|(_, split)| split.reader.watermark()).map(|(index, _)| index)
+    }
+
+    fn read(
+        &mut self,
+        index: usize,
+        limit: usize,
+        batch: &mut Vec<Record<T>>,
+    ) -> Result<ReadStatus> {
+        let split = &mut self.splits[index];
+        let status = split.reader.read(limit, batch)?;
+        split.offset += batch.len() as u64;
+        split.ended = status == ReadStatus::End;
+        self.context.count(|counters| &counters.read, batch.len() as u64);
+        for record in batch.drain(..) {
+            self.output.record(record)?;
+        }
+        Ok(status)
+    }
+
+    fn advance_watermark(&mut self) -> Result<()> {
+        let watermark = self.splits.iter().map(OpenSplit::watermark).min().unwrap_or(MAX_TIME);
+        if watermark > self.watermark {
+            self.watermark = watermark;
+            self.output.signal(Signal::Watermark(watermark))?;
+        }
+        Ok(())
+    }
+
+    fn control(&mut self, control: Control) -> Result<()> {
+        match control {
+            Control::Trigger(checkpoint) => self.checkpoint(checkpoint),
+            // A source has nothing to commit or give up; `Finish` before the end of the input can
+            // only come from a coordinator that has given the attempt up.
+            Control::Complete(_) | Control::Abort(_) | Control::Subsumed(_) | Control::Finish => {
+                Ok(())
+            }
+        }
+    }
+
+    fn checkpoint(&mut self, checkpoint: CheckpointId) -> Result<()> {
+        let begun = Instant::now();
+        self.output.signal(Signal::Barrier(checkpoint))?;
+        let offsets: Vec<(u32, u64)> =
+            self.splits.iter().map(|split| (split.number, split.offset)).collect();
+        let mut state = OperatorState::new();
+        state.set(OFFSETS, Redistribution::Split, &offsets);
+        self.context.send_snapshot(checkpoint, begun.elapsed(), Ok(state));
+        Ok(())
+    }
+}
