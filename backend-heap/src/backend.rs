@@ -1,0 +1,323 @@
+//! The instance: finds the table for each call.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use weir_state_api::{
+    Address, Capabilities, Error, ErrorKind, Key, KeyGroup, KeyGroupRange, KeyRef, KeyedBackend,
+    Lookup, MapRange, Millis, Notification, OpenRequest, Order, Page, Result, Scan, ScanStep,
+    SnapshotRequest, SnapshotTask, StateDescriptor, StateId, Statistics, Timer, TimerPoll,
+    TimerRef, UpdateFn, Updated, foreign_key,
+};
+
+use crate::compact_bytes::CompactBytes;
+use crate::keyed_table::{KeyedTable, Locator, Payload};
+use crate::limits::ValueLimit;
+use crate::options::HeapOptions;
+use crate::scan::{KeyScan, MapScan, fill_from_map};
+use crate::snapshot::{FrozenInstance, FrozenSection, write_snapshot};
+use crate::store::{State, Tables};
+use crate::timer_queue::TimerQueue;
+
+/// Bytes moved between an instance and the store. Shared with the snapshot tasks.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    pub(crate) uploaded: AtomicU64,
+    pub(crate) downloaded: AtomicU64,
+}
+
+/// An instance of the memory backend.
+pub(crate) struct HeapBackend {
+    pub(crate) request: OpenRequest,
+    pub(crate) states: Vec<State>,
+    pub(crate) traffic: Arc<Traffic>,
+    limit: ValueLimit,
+    /// Output of update functions, reused.
+    buffer: Vec<u8>,
+}
+
+impl std::fmt::Debug for HeapBackend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HeapBackend")
+            .field("operator", &self.request.operator)
+            .field("key_groups", &self.request.key_groups)
+            .field("states", &self.states.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What instances of this backend can do.
+pub(crate) fn capabilities(options: &HeapOptions) -> Capabilities {
+    Capabilities::minimal().with_never_pends(true).with_max_value_len(options.max_value_len)
+}
+
+impl HeapBackend {
+    /// An instance without states.
+    pub(crate) fn new(request: OpenRequest, options: &HeapOptions) -> Self {
+        HeapBackend {
+            request,
+            states: Vec::new(),
+            traffic: Arc::default(),
+            limit: ValueLimit(options.max_value_len),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// The index of a key's group, and the state.
+    #[inline]
+    fn locate(&mut self, state: StateId, key: KeyRef<'_>) -> Result<(usize, &mut State)> {
+        let owned = self.request.key_groups;
+        let Some(group) = owned.index_of(key.group()) else {
+            return Err(foreign_key(key, owned));
+        };
+        match self.states.get_mut(state.index()) {
+            Some(state) => Ok((group, state)),
+            None => Err(unknown_state(state)),
+        }
+    }
+
+    #[inline]
+    fn state(&self, state: StateId) -> Result<&State> {
+        self.states.get(state.index()).ok_or_else(|| unknown_state(state))
+    }
+
+    fn queue(&mut self, queue: StateId, call: &str) -> Result<&mut TimerQueue> {
+        let state = self.states.get_mut(queue.index()).ok_or_else(|| unknown_state(queue))?;
+        match state.tables {
+            Tables::Timers(ref mut queue) => Ok(queue),
+            _ => Err(state.misused(call)),
+        }
+    }
+}
+
+impl KeyedBackend for HeapBackend {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::minimal().with_never_pends(true).with_max_value_len(self.limit.0)
+    }
+
+    fn register(&mut self, descriptor: &StateDescriptor) -> Result<StateId> {
+        let known = self.states.iter().position(|state| state.descriptor.name == descriptor.name);
+        if let Some(index) = known {
+            self.states[index].descriptor.check_compatible(descriptor)?;
+        }
+        let Ok(id) = u16::try_from(known.unwrap_or(self.states.len())) else {
+            return Err(Error::new(ErrorKind::TooLarge, "an instance has at most 65,536 states")
+                .state(&descriptor.name)
+                .advice("use namespaces or map keys in place of states"));
+        };
+        if known.is_none() {
+            self.states.push(State::new(descriptor.clone(), self.request.key_groups));
+        }
+        Ok(StateId(id))
+    }
+
+    fn states(&self) -> Vec<(StateId, StateDescriptor)> {
+        let ids = (0..=u16::MAX).map(StateId);
+        ids.zip(self.states.iter().map(|state| state.descriptor.clone())).collect()
+    }
+
+    #[inline]
+    fn get(&mut self, at: &Address<'_>) -> Result<Lookup<'_>> {
+        let (group, state) = self.locate(at.state, at.key)?;
+        let locator = Locator::new(at.key, at.namespace);
+        let found = match &state.tables {
+            Tables::Point(tables) => tables[group].get(locator).map(CompactBytes::as_slice),
+            Tables::Map(tables) => tables[group].get_entry(locator, at.map_key),
+            Tables::Timers(_) => return Err(state.misused("get")),
+        };
+        Ok(found.map_or(Lookup::Absent, Lookup::Found))
+    }
+
+    #[inline]
+    fn put(&mut self, at: &Address<'_>, value: &[u8]) -> Result<()> {
+        self.limit.check(value.len())?;
+        let (group, state) = self.locate(at.state, at.key)?;
+        let locator = Locator::new(at.key, at.namespace);
+        match &mut state.tables {
+            Tables::Point(tables) => tables[group].put(locator, value),
+            Tables::Map(tables) => tables[group].put_entry(locator, at.map_key, value),
+            Tables::Timers(_) => Err(state.misused("put")),
+        }
+    }
+
+    fn delete(&mut self, at: &Address<'_>) -> Result<()> {
+        let (group, state) = self.locate(at.state, at.key)?;
+        let locator = Locator::new(at.key, at.namespace);
+        match &mut state.tables {
+            Tables::Point(tables) => {
+                tables[group].remove(locator);
+                Ok(())
+            }
+            Tables::Map(tables) => tables[group].remove_entry(locator, at.map_key),
+            Tables::Timers(_) => Err(state.misused("delete")),
+        }
+    }
+
+    fn append(&mut self, at: &Address<'_>, value: &[u8]) -> Result<()> {
+        let limit = self.limit;
+        limit.check(value.len())?;
+        let (group, state) = self.locate(at.state, at.key)?;
+        let locator = Locator::new(at.key, at.namespace);
+        match &mut state.tables {
+            Tables::Point(tables) => tables[group].append(locator, value, limit),
+            Tables::Map(tables) => tables[group].append_entry(locator, at.map_key, value, limit),
+            Tables::Timers(_) => Err(state.misused("append")),
+        }
+    }
+
+    #[inline]
+    fn update(&mut self, at: &Address<'_>, f: &mut UpdateFn<'_>) -> Result<Updated> {
+        let limit = self.limit;
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let result = self.locate(at.state, at.key).and_then(|(group, state)| {
+            let locator = Locator::new(at.key, at.namespace);
+            match &mut state.tables {
+                Tables::Point(tables) => tables[group].update(locator, f, &mut buffer, limit),
+                Tables::Map(tables) => {
+                    tables[group].update_entry(locator, at.map_key, f, &mut buffer, limit)
+                }
+                Tables::Timers(_) => Err(state.misused("update")),
+            }
+        });
+        self.buffer = buffer;
+        result.map(|()| Updated::Done)
+    }
+
+    fn scan(
+        &mut self,
+        at: &Address<'_>,
+        range: MapRange<'_>,
+        order: Order,
+        page: &mut Page,
+    ) -> Result<ScanStep> {
+        let (group, state) = self.locate(at.state, at.key)?;
+        let Tables::Map(tables) = &state.tables else { return Err(state.misused("scan")) };
+        let Some(map) = tables[group].get(Locator::new(at.key, at.namespace)) else {
+            return Ok(ScanStep::Last);
+        };
+        let (mut from, mut to) = map.bounds(range);
+        let entries = map.entries();
+        Ok(if fill_from_map(entries, &mut from, &mut to, order, page) {
+            ScanStep::Last
+        } else {
+            ScanStep::More(Box::new(MapScan { entries: entries.clone(), from, to, order }))
+        })
+    }
+
+    fn delete_range(&mut self, at: &Address<'_>, range: MapRange<'_>) -> Result<()> {
+        let (group, state) = self.locate(at.state, at.key)?;
+        let Tables::Map(tables) = &mut state.tables else {
+            return Err(state.misused("delete_range"));
+        };
+        tables[group].remove_range(Locator::new(at.key, at.namespace), range)
+    }
+
+    fn scan_keys(
+        &mut self,
+        state: StateId,
+        namespace: Option<&[u8]>,
+        page: &mut Page,
+    ) -> Result<ScanStep> {
+        let groups = self.request.key_groups;
+        let state = self.states.get_mut(state.index()).ok_or_else(|| unknown_state(state))?;
+        match &mut state.tables {
+            Tables::Point(tables) => scan_tables(tables, groups, namespace, page),
+            Tables::Map(tables) => scan_tables(tables, groups, namespace, page),
+            Tables::Timers(_) => Err(state.misused("scan_keys")),
+        }
+    }
+
+    fn register_timer(&mut self, timer: &TimerRef<'_>) -> Result<()> {
+        let (group, state) = self.locate(timer.queue, timer.key)?;
+        let Tables::Timers(queue) = &mut state.tables else {
+            return Err(state.misused("register_timer"));
+        };
+        queue.register(group, timer.time, timer.key.bytes(), timer.namespace);
+        Ok(())
+    }
+
+    fn delete_timer(&mut self, timer: &TimerRef<'_>) -> Result<()> {
+        let (group, state) = self.locate(timer.queue, timer.key)?;
+        let Tables::Timers(queue) = &mut state.tables else {
+            return Err(state.misused("delete_timer"));
+        };
+        queue.delete(group, timer.time, timer.key.bytes(), timer.namespace);
+        Ok(())
+    }
+
+    fn poll_timer(&mut self, queue: StateId, now: Millis) -> Result<TimerPoll> {
+        let first = self.request.key_groups.first().0;
+        let Some((group, timer)) = self.queue(queue, "poll_timer")?.poll(now) else {
+            return Ok(TimerPoll::Idle);
+        };
+        let (key, namespace) = timer.key_and_namespace();
+        // The index of a group lies in the instance's range, which is one of `u16`s.
+        let group = KeyGroup(first + group as u16);
+        Ok(TimerPoll::Due(Timer {
+            time: timer.time,
+            key: Key::from_ref(KeyRef::with_group(key, group)?),
+            namespace: namespace.to_vec(),
+        }))
+    }
+
+    fn next_timer(&mut self, queue: StateId) -> Result<Option<Millis>> {
+        Ok(self.queue(queue, "next_timer")?.next_time())
+    }
+
+    fn snapshot(&mut self, request: SnapshotRequest) -> Result<SnapshotTask> {
+        let groups = self.request.key_groups;
+        let mut sections = Vec::new();
+        for (index, group) in groups.iter().enumerate() {
+            for (state, tables) in self.states.iter_mut().enumerate() {
+                if let Some(table) = tables.freeze(index) {
+                    sections.push(FrozenSection { group, state, table });
+                }
+            }
+        }
+        let frozen = FrozenInstance {
+            states: self.states.iter().map(|state| state.descriptor.clone()).collect(),
+            sections,
+            key_groups: groups,
+            max_parallelism: self.request.max_parallelism,
+            key_hash: self.request.key_hash,
+            key_codec: self.request.key_codec.clone(),
+        };
+        let store = self.request.environment.store.clone();
+        Ok(SnapshotTask::new(write_snapshot(frozen, request, store, Arc::clone(&self.traffic))))
+    }
+
+    /// Every snapshot stands on its own, so no news changes what later ones may build on.
+    fn notify(&mut self, _notification: Notification) -> Result<()> {
+        Ok(())
+    }
+
+    fn physical_entries(&self, state: StateId) -> Result<u64> {
+        Ok(self.state(state)?.entries())
+    }
+
+    fn statistics(&self) -> Statistics {
+        let mut statistics = Statistics::default();
+        statistics.entries = self.states.iter().map(State::entries).sum();
+        statistics.memory_bytes = self.states.iter().map(State::memory_bytes).sum();
+        statistics.bytes_uploaded = self.traffic.uploaded.load(Ordering::Relaxed);
+        statistics.bytes_downloaded = self.traffic.downloaded.load(Ordering::Relaxed);
+        statistics
+    }
+}
+
+/// Freezes the tables and walks them: later writes copy what the walk has not passed yet.
+fn scan_tables<P: Payload + Send + Sync + 'static>(
+    tables: &mut [KeyedTable<P>],
+    groups: KeyGroupRange,
+    namespace: Option<&[u8]>,
+    page: &mut Page,
+) -> Result<ScanStep> {
+    let frozen = groups.iter().zip(tables.iter_mut().map(KeyedTable::freeze));
+    Box::new(KeyScan::new(frozen, namespace)).next(page)
+}
+
+#[cold]
+fn unknown_state(state: StateId) -> Error {
+    Error::new(ErrorKind::InvalidUsage, format!("no state has the id {}", state.0))
+        .advice("use the id that register returned on this instance")
+}

@@ -1,0 +1,49 @@
+//! Opens instances.
+
+use weir_state_api::{BackendFactory, BoxFuture, Capabilities, KeyedBackend, OpenRequest, Result};
+
+use crate::backend::{self, HeapBackend};
+use crate::options::HeapOptions;
+use crate::snapshot::{BACKEND_NAME, FORMAT_VERSION, restore};
+
+/// Opens instances of the memory backend; cheap to create and to clone.
+#[derive(Debug, Clone, Default)]
+pub struct HeapBackendFactory {
+    options: HeapOptions,
+}
+
+impl HeapBackendFactory {
+    /// A factory with these options.
+    pub fn new(options: HeapOptions) -> Self {
+        HeapBackendFactory { options }
+    }
+
+    /// The options it was created with.
+    pub fn options(&self) -> &HeapOptions {
+        &self.options
+    }
+}
+
+impl BackendFactory for HeapBackendFactory {
+    fn name(&self) -> &str {
+        BACKEND_NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        backend::capabilities(&self.options)
+    }
+
+    /// Reads all state of the instance's key groups into memory, and nothing else.
+    ///
+    /// When several handles hold data of the same key group, their contents are united and the
+    /// later handle wins where both define the same entry.
+    fn open(&self, request: OpenRequest) -> BoxFuture<'static, Result<Box<dyn KeyedBackend>>> {
+        let options = self.options.clone();
+        Box::pin(async move {
+            request.check(BACKEND_NAME, FORMAT_VERSION..=FORMAT_VERSION)?;
+            let mut backend = HeapBackend::new(request, &options);
+            restore(&mut backend).await?;
+            Ok(Box::new(backend) as Box<dyn KeyedBackend>)
+        })
+    }
+}

@@ -1,0 +1,77 @@
+//! Keyed state in memory: the fastest backend of Weir, for state that fits.
+//!
+//! Every state is a set of hash tables of short byte strings, one per key group (maps and timers
+//! are ordered inside them). Reads and writes never wait, and a read lends the stored bytes without
+//! copying them. A snapshot pins the tables in a time that does not depend on the size of the
+//! state; the stream goes on while a task writes them to the store, and a write in the meantime
+//! copies the few thousand entries around it, once.
+//!
+//! It is **not** for state larger than memory, and its snapshots are not incremental: each one
+//! writes everything. Choose another backend for either.
+//!
+//! ```
+//! use weir_backend_heap::HeapBackendFactory;
+//! use weir_state_api::*;
+//!
+//! # fn main() -> Result<()> {
+//! let environment = Environment::in_memory();
+//! let request = OpenRequest::new(environment.clone(), "count", CodecId::new("bytes", 1));
+//! let mut backend = block_on(HeapBackendFactory::default().open(request.clone()))?;
+//!
+//! let counts = backend.register(&StateDescriptor {
+//!     name: "counts".into(),
+//!     kind: StateKind::Value,
+//!     namespace: CodecId::new("unit", 1),
+//!     map_key: None,
+//!     value: CodecId::new("u64", 1),
+//! })?;
+//! let key = KeyRef::new(b"some key", request.max_parallelism)?;
+//! let at = Address { state: counts, key, namespace: b"", map_key: b"" };
+//! backend.put(&at, &7_u64.to_le_bytes())?;
+//!
+//! // At a barrier: pin the state now, write it from any thread.
+//! let task = backend.snapshot(SnapshotRequest::checkpoint(CheckpointId(1), "chk-1/"))?;
+//! backend.put(&at, &8_u64.to_le_bytes())?;
+//! let handle = block_on(task.run())?;
+//!
+//! // After a failure: the state as of the barrier.
+//! let mut restored =
+//!     block_on(HeapBackendFactory::default().open(request.restore_from(vec![handle])))?;
+//! assert!(matches!(restored.get(&at)?, Lookup::Found(value) if value == 7_u64.to_le_bytes()));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Inside
+//!
+//! | module | concept |
+//! |---|---|
+//! | `compact_bytes` | byte strings of 24 bytes, short content inline, long content shared |
+//! | `freezable` | owned by the writer until it is frozen, copied on the next write |
+//! | `keyed_table` | (key, namespace) to payload: hash tables of bounded size |
+//! | `sorted_chunks` | ordered sequences, copied chunk by chunk |
+//! | `point_table`, `map_table`, `timer_queue` | the three shapes of state |
+//! | `head_index` | the first timer of all key groups |
+//! | `store`, `backend` | the tables of a state, the instance |
+//! | `scan` | scans over maps and keys |
+//! | `snapshot` | the format (`docs/formats/heap-snapshot.md`), writing and reading it |
+#![cfg_attr(test, allow(clippy::too_many_lines, reason = "a test is a script, read top down"))]
+
+mod backend;
+mod compact_bytes;
+mod factory;
+mod freezable;
+mod head_index;
+mod keyed_table;
+mod limits;
+mod map_table;
+mod options;
+mod point_table;
+mod scan;
+mod snapshot;
+mod sorted_chunks;
+mod store;
+mod timer_queue;
+
+pub use factory::HeapBackendFactory;
+pub use options::HeapOptions;

@@ -1,0 +1,34 @@
+//! What a user can set.
+
+/// Options of the memory backend.
+///
+/// ```
+/// use weir_backend_heap::{HeapBackendFactory, HeapOptions};
+///
+/// let factory = HeapBackendFactory::new(HeapOptions::default().with_max_value_len(64 << 20));
+/// # let _ = factory;
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HeapOptions {
+    /// The longest value in bytes; a longer one is refused with
+    /// [`TooLarge`](weir_state_api::ErrorKind::TooLarge). Default: 1 GiB, the contract's minimum.
+    ///
+    /// A value is in memory as a whole, and once more while a snapshot writes it.
+    pub max_value_len: u64,
+}
+
+impl Default for HeapOptions {
+    fn default() -> Self {
+        HeapOptions { max_value_len: 1 << 30 }
+    }
+}
+
+impl HeapOptions {
+    /// Sets [`max_value_len`](Self::max_value_len), in bytes.
+    #[must_use]
+    pub fn with_max_value_len(mut self, bytes: u64) -> Self {
+        self.max_value_len = bytes;
+        self
+    }
+}

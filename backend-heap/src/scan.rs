@@ -1,0 +1,105 @@
+//! Scans: over the entries of one map, and over the keys of a state.
+
+use weir_state_api::{KeyGroup, Order, Page, Result, Scan, ScanStep};
+
+use crate::keyed_table::{FrozenSegments, Slot};
+use crate::map_table::MapEntry;
+use crate::sorted_chunks::{Position, SortedChunks};
+
+/// Appends entries of `from..to` until the page is full; moves the end it reads from. Answers
+/// whether nothing is left.
+pub(crate) fn fill_from_map(
+    entries: &SortedChunks<MapEntry>,
+    from: &mut Position,
+    to: &mut Position,
+    order: Order,
+    page: &mut Page,
+) -> bool {
+    while *from < *to {
+        let at = match order {
+            Order::Ascending => std::mem::replace(from, entries.after(*from)),
+            Order::Descending => {
+                *to = entries.before(*to);
+                *to
+            }
+        };
+        if let Some(entry) = entries.get(at) {
+            page.push(entry.key.as_slice(), entry.value.as_slice());
+        }
+        if page.is_full() {
+            break;
+        }
+    }
+    *from >= *to
+}
+
+/// The rest of a scan over a map. It shares the map's entries, so it sees them as they were.
+pub(crate) struct MapScan {
+    pub(crate) entries: SortedChunks<MapEntry>,
+    pub(crate) from: Position,
+    pub(crate) to: Position,
+    pub(crate) order: Order,
+}
+
+impl Scan for MapScan {
+    fn next(mut self: Box<Self>, page: &mut Page) -> Result<ScanStep> {
+        let Self { entries, from, to, order } = &mut *self;
+        let done = fill_from_map(entries, from, to, *order, page);
+        Ok(if done { ScanStep::Last } else { ScanStep::More(self) })
+    }
+}
+
+/// An enumeration of the keys of a state. It shares the tables, so it sees them as they were; each
+/// key group's table is let go as soon as it has been walked.
+pub(crate) struct KeyScan<P> {
+    /// The key groups still to walk, the next one last.
+    groups: Vec<(KeyGroup, FrozenSegments<P>)>,
+    namespace: Option<Vec<u8>>,
+    /// The next bucket of the last segment of the last group.
+    bucket: usize,
+}
+
+impl<P> KeyScan<P> {
+    /// An enumeration of the given tables; with `namespace` of that namespace only.
+    pub(crate) fn new(
+        groups: impl Iterator<Item = (KeyGroup, FrozenSegments<P>)>,
+        namespace: Option<&[u8]>,
+    ) -> Self {
+        let mut groups: Vec<_> = groups.collect();
+        groups.reverse();
+        KeyScan { groups, namespace: namespace.map(<[u8]>::to_vec), bucket: 0 }
+    }
+
+    /// Appends keys until the page is full; answers whether nothing is left.
+    fn fill(&mut self, page: &mut Page) -> bool {
+        while let Some((group, segments)) = self.groups.last_mut() {
+            let Some(segment) = segments.last() else {
+                self.groups.pop();
+                continue;
+            };
+            while self.bucket < segment.num_buckets() {
+                let slot = segment.get_bucket(self.bucket);
+                self.bucket += 1;
+                let Some((key, namespace)) = slot.map(Slot::key_and_namespace) else {
+                    continue;
+                };
+                if self.namespace.as_ref().is_some_and(|wanted| wanted != namespace) {
+                    continue;
+                }
+                page.push_key(*group, key, namespace);
+                if page.is_full() {
+                    return false;
+                }
+            }
+            segments.pop();
+            self.bucket = 0;
+        }
+        true
+    }
+}
+
+impl<P: Send + Sync + 'static> Scan for KeyScan<P> {
+    fn next(mut self: Box<Self>, page: &mut Page) -> Result<ScanStep> {
+        Ok(if self.fill(page) { ScanStep::Last } else { ScanStep::More(self) })
+    }
+}

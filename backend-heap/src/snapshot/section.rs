@@ -1,0 +1,125 @@
+//! The entries of one state in one key group.
+#![deny(clippy::indexing_slicing)]
+
+use weir_state_api::{Millis, Result};
+
+use super::bytes::{Decoder, put_varint};
+use crate::compact_bytes::CompactBytes;
+use crate::keyed_table::Slot;
+use crate::map_table::MapEntry;
+use crate::timer_queue::StoredTimer;
+
+/// Appends a record of a point state.
+#[inline]
+pub(crate) fn encode_point(out: &mut Vec<u8>, slot: &Slot<CompactBytes>) {
+    let (key, namespace) = slot.key_and_namespace();
+    let value = slot.payload.as_slice();
+    put_varint(out, key.len() as u64);
+    put_varint(out, namespace.len() as u64);
+    put_varint(out, value.len() as u64);
+    out.extend_from_slice(key);
+    out.extend_from_slice(namespace);
+    out.extend_from_slice(value);
+}
+
+/// Appends the head of a map's record; its entries follow.
+pub(crate) fn encode_map_head(out: &mut Vec<u8>, key: &[u8], namespace: &[u8], entries: usize) {
+    put_varint(out, key.len() as u64);
+    put_varint(out, namespace.len() as u64);
+    put_varint(out, entries as u64);
+    out.extend_from_slice(key);
+    out.extend_from_slice(namespace);
+}
+
+/// Appends an entry of a map.
+#[inline]
+pub(crate) fn encode_map_entry(out: &mut Vec<u8>, entry: &MapEntry) {
+    let (key, value) = (entry.key.as_slice(), entry.value.as_slice());
+    put_varint(out, key.len() as u64);
+    put_varint(out, value.len() as u64);
+    out.extend_from_slice(key);
+    out.extend_from_slice(value);
+}
+
+/// Appends a timer.
+#[inline]
+pub(crate) fn encode_timer(out: &mut Vec<u8>, timer: &StoredTimer) {
+    let (key, namespace) = timer.key_and_namespace();
+    out.extend_from_slice(&timer.time.to_le_bytes());
+    put_varint(out, key.len() as u64);
+    put_varint(out, namespace.len() as u64);
+    out.extend_from_slice(key);
+    out.extend_from_slice(namespace);
+}
+
+/// A record's key, namespace and value.
+pub(crate) type Point<'a> = (&'a [u8], &'a [u8], &'a [u8]);
+
+/// Reads all records of a point state.
+pub(crate) fn decode_points<'a>(
+    mut decoder: Decoder<'a>,
+    records: u64,
+    mut each: impl FnMut(Point<'a>) -> Result<()>,
+) -> Result<()> {
+    for _ in 0..records {
+        let (key, namespace) = (decoder.varint()?, decoder.varint()?);
+        let value = decoder.varint()?;
+        each((decoder.bytes(key)?, decoder.bytes(namespace)?, decoder.bytes(value)?))?;
+    }
+    finish(&decoder)
+}
+
+/// Reads all records of a map state; `each` gets key, namespace, map key and value of every entry.
+pub(crate) fn decode_maps<'a>(
+    mut decoder: Decoder<'a>,
+    records: u64,
+    mut each: impl FnMut(&'a [u8], &'a [u8], &'a [u8], &'a [u8]) -> Result<()>,
+) -> Result<()> {
+    for _ in 0..records {
+        let (key, namespace) = (decoder.varint()?, decoder.varint()?);
+        let entries = decoder.varint()?;
+        let (key, namespace) = (decoder.bytes(key)?, decoder.bytes(namespace)?);
+        if entries == 0 {
+            return Err(decoder.corrupt("a map has no entry"));
+        }
+        let mut last = None;
+        for _ in 0..entries {
+            let (map_key, value) = (decoder.varint()?, decoder.varint()?);
+            let (map_key, value) = (decoder.bytes(map_key)?, decoder.bytes(value)?);
+            if last.is_some_and(|last| last >= map_key) {
+                return Err(decoder.corrupt("the entries of a map are out of order"));
+            }
+            last = Some(map_key);
+            each(key, namespace, map_key, value)?;
+        }
+    }
+    finish(&decoder)
+}
+
+/// Reads all timers of a queue.
+pub(crate) fn decode_timers<'a>(
+    mut decoder: Decoder<'a>,
+    records: u64,
+    mut each: impl FnMut(Millis, &'a [u8], &'a [u8]) -> Result<()>,
+) -> Result<()> {
+    let mut last = None;
+    for _ in 0..records {
+        let time = Millis::from_le_bytes(decoder.array()?);
+        let (key, namespace) = (decoder.varint()?, decoder.varint()?);
+        let timer = (time, decoder.bytes(key)?, decoder.bytes(namespace)?);
+        if last.is_some_and(|last| last >= timer) {
+            return Err(decoder.corrupt("the timers are out of order"));
+        }
+        last = Some(timer);
+        each(timer.0, timer.1, timer.2)?;
+    }
+    finish(&decoder)
+}
+
+fn finish(decoder: &Decoder<'_>) -> Result<()> {
+    if decoder.is_empty() {
+        Ok(())
+    } else {
+        Err(decoder.corrupt("a section is longer than its records"))
+    }
+}

@@ -1,0 +1,378 @@
+//! An ordered sequence in chunks, shared by reference count and copied chunk by chunk on write.
+//!
+//! Up to [`CHUNK_LEN`] elements are one sorted vector, which is all that most maps ever need: found
+//! by binary search, scanned as one run of memory. More are a sorted list of such vectors. A
+//! `BTreeMap` would be as fast to change, but could only be copied whole: a scan or snapshot that
+//! holds on to a large map would make its next write pay for its size. Here the write copies one
+//! chunk and the list of chunk pointers (8 bytes for some 32 to 64 elements).
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// The most elements of a chunk.
+const CHUNK_LEN: usize = 64;
+
+/// An ordered sequence; cloning it is O(1), and neither clone sees changes of the other.
+#[derive(Debug, Clone)]
+pub(crate) enum SortedChunks<T> {
+    /// A single chunk, the only one that may be empty.
+    One(Arc<Vec<T>>),
+    /// Two or more chunks, none of them empty.
+    Many(Arc<Chunks<T>>),
+}
+
+/// A list of chunks.
+#[derive(Debug, Clone)]
+pub(crate) struct Chunks<T> {
+    list: Vec<Arc<Vec<T>>>,
+    len: usize,
+}
+
+/// A place in a sequence: of an element, or the end (which is behind the last chunk). Valid until
+/// the sequence is changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Position {
+    chunk: usize,
+    index: usize,
+}
+
+impl Position {
+    /// The place of the first element, or the end of an empty sequence when it is compared with
+    /// [`SortedChunks::end`].
+    pub(crate) const START: Position = Position { chunk: 0, index: 0 };
+}
+
+impl<T> Default for SortedChunks<T> {
+    fn default() -> Self {
+        SortedChunks::One(Arc::default())
+    }
+}
+
+impl<T: Clone> SortedChunks<T> {
+    /// A sequence of one element.
+    pub(crate) fn of(element: T) -> Self {
+        SortedChunks::One(Arc::new(vec![element]))
+    }
+
+    /// The number of elements.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            SortedChunks::One(chunk) => chunk.len(),
+            SortedChunks::Many(chunks) => chunks.len,
+        }
+    }
+
+    /// Whether there is no element.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The place behind the last element.
+    pub(crate) fn end(&self) -> Position {
+        if self.is_empty() {
+            return Position::START;
+        }
+        Position { chunk: self.chunks().len(), index: 0 }
+    }
+
+    /// The smallest element.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<&T> {
+        self.chunks().first()?.first()
+    }
+
+    /// The place of the first element that is not `before`; all that are must come first.
+    #[inline]
+    pub(crate) fn lower_bound(&self, before: impl Fn(&T) -> bool) -> Position {
+        let chunks = self.chunks();
+        let chunk = match self {
+            SortedChunks::One(_) => 0,
+            SortedChunks::Many(_) => {
+                chunks.partition_point(|chunk| chunk.last().is_some_and(&before))
+            }
+        };
+        let index = chunks.get(chunk).map_or(0, |chunk| chunk.partition_point(before));
+        match chunks.get(chunk) {
+            Some(elements) if index == elements.len() && index > 0 => {
+                Position { chunk: chunk + 1, index: 0 }
+            }
+            _ => Position { chunk, index },
+        }
+    }
+
+    /// The place of the element that compares equal, or where it would have to be inserted.
+    #[inline]
+    pub(crate) fn search(&self, compare: impl Fn(&T) -> Ordering) -> Result<Position, Position> {
+        let at = self.lower_bound(|element| compare(element) == Ordering::Less);
+        match self.get(at) {
+            Some(element) if compare(element) == Ordering::Equal => Ok(at),
+            _ => Err(at),
+        }
+    }
+
+    /// The element at a place.
+    #[inline]
+    pub(crate) fn get(&self, at: Position) -> Option<&T> {
+        self.chunks().get(at.chunk)?.get(at.index)
+    }
+
+    /// The place after an element's.
+    #[inline]
+    pub(crate) fn after(&self, at: Position) -> Position {
+        match self.chunks().get(at.chunk) {
+            Some(chunk) if at.index + 1 < chunk.len() => {
+                Position { chunk: at.chunk, index: at.index + 1 }
+            }
+            _ => Position { chunk: at.chunk + 1, index: 0 },
+        }
+    }
+
+    /// The place before another one that is not the first.
+    #[inline]
+    pub(crate) fn before(&self, at: Position) -> Position {
+        if at.index > 0 {
+            return Position { chunk: at.chunk, index: at.index - 1 };
+        }
+        let chunk = at.chunk.saturating_sub(1);
+        let len = self.chunks().get(chunk).map_or(0, |chunk| chunk.len());
+        Position { chunk, index: len.saturating_sub(1) }
+    }
+
+    /// All elements in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.chunks().iter().flat_map(|chunk| chunk.iter())
+    }
+
+    /// The elements of `from..to` in order.
+    pub(crate) fn range(&self, from: Position, to: Position) -> impl Iterator<Item = &T> {
+        let mut at = from;
+        std::iter::from_fn(move || {
+            let element = (at < to).then(|| self.get(at))??;
+            at = self.after(at);
+            Some(element)
+        })
+    }
+
+    /// Write access to an element; its order must not change.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, at: Position) -> Option<&mut T> {
+        self.get(at)?;
+        self.chunk_mut(at.chunk).get_mut(at.index)
+    }
+
+    /// Inserts before a place.
+    pub(crate) fn insert(&mut self, at: Position, element: T) {
+        let last = self.chunks().len() - 1;
+        let (chunk, index) =
+            if at.chunk > last { (last, self.chunks()[last].len()) } else { (at.chunk, at.index) };
+        let len = self.chunks()[chunk].len();
+        if len < CHUNK_LEN {
+            self.chunk_mut(chunk).insert(index, element);
+        } else {
+            self.insert_into_full(chunk, index, element);
+        }
+        if let SortedChunks::Many(chunks) = self {
+            Arc::make_mut(chunks).len += 1;
+        }
+    }
+
+    /// Removes and returns the element at a place.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub(crate) fn remove(&mut self, at: Position) -> T {
+        let removed = self.chunk_mut(at.chunk).remove(at.index);
+        if let SortedChunks::Many(chunks) = self {
+            let chunks = Arc::make_mut(chunks);
+            chunks.len -= 1;
+            chunks.tidy(at.chunk);
+            self.collapse();
+        }
+        removed
+    }
+
+    /// Removes the elements of `from..to`.
+    pub(crate) fn remove_range(&mut self, from: Position, to: Position) {
+        if from >= to {
+            return;
+        }
+        match self {
+            SortedChunks::One(chunk) => {
+                let chunk = Arc::make_mut(chunk);
+                let end = if to.chunk == 0 { to.index } else { chunk.len() };
+                chunk.drain(from.index..end);
+            }
+            SortedChunks::Many(chunks) => {
+                Arc::make_mut(chunks).remove_range(from, to);
+                self.collapse();
+            }
+        }
+    }
+
+    #[inline]
+    fn chunks(&self) -> &[Arc<Vec<T>>] {
+        match self {
+            SortedChunks::One(chunk) => std::slice::from_ref(chunk),
+            SortedChunks::Many(chunks) => &chunks.list,
+        }
+    }
+
+    #[inline]
+    fn chunk_mut(&mut self, chunk: usize) -> &mut Vec<T> {
+        match self {
+            SortedChunks::One(chunk) => Arc::make_mut(chunk),
+            SortedChunks::Many(chunks) => Arc::make_mut(&mut Arc::make_mut(chunks).list[chunk]),
+        }
+    }
+
+    fn insert_into_full(&mut self, chunk: usize, index: usize, element: T) {
+        if let SortedChunks::One(one) = self {
+            let (list, len) = (vec![std::mem::take(one)], CHUNK_LEN);
+            *self = SortedChunks::Many(Arc::new(Chunks { list, len }));
+        }
+        let SortedChunks::Many(chunks) = self else { return };
+        let list = &mut Arc::make_mut(chunks).list;
+        if index == CHUNK_LEN && chunk + 1 == list.len() {
+            // Elements that come in ascending order (times, sequence numbers) fill whole chunks.
+            list.push(Arc::new(vec![element]));
+            return;
+        }
+        let left = Arc::make_mut(&mut list[chunk]);
+        let mut right = left.split_off(CHUNK_LEN / 2);
+        if index <= CHUNK_LEN / 2 {
+            left.insert(index, element);
+        } else {
+            right.insert(index - CHUNK_LEN / 2, element);
+        }
+        list.insert(chunk + 1, Arc::new(right));
+    }
+
+    /// Restores that two or more chunks are `Many`.
+    fn collapse(&mut self) {
+        if let SortedChunks::Many(chunks) = self
+            && chunks.list.len() < 2
+        {
+            let only = Arc::make_mut(chunks).list.pop();
+            *self = SortedChunks::One(only.unwrap_or_default());
+        }
+    }
+}
+
+impl<T: Clone> Chunks<T> {
+    /// Removes a chunk that became empty, or merges it with the next one when both are small.
+    fn tidy(&mut self, chunk: usize) {
+        let len = self.list[chunk].len();
+        if len == 0 {
+            self.list.remove(chunk);
+        } else if let Some(next) = self.list.get(chunk + 1)
+            && len + next.len() <= CHUNK_LEN / 2
+        {
+            let next = self.list.remove(chunk + 1);
+            Arc::make_mut(&mut self.list[chunk]).extend(next.iter().cloned());
+        }
+    }
+
+    fn remove_range(&mut self, from: Position, to: Position) {
+        if from.chunk == to.chunk {
+            let chunk = Arc::make_mut(&mut self.list[from.chunk]);
+            chunk.drain(from.index..to.index);
+            self.len -= to.index - from.index;
+            self.tidy(from.chunk);
+            return;
+        }
+        if to.index > 0 {
+            Arc::make_mut(&mut self.list[to.chunk]).drain(..to.index);
+            self.len -= to.index;
+        }
+        let mut first = from.chunk;
+        if from.index > 0 {
+            let chunk = Arc::make_mut(&mut self.list[first]);
+            self.len -= chunk.len() - from.index;
+            chunk.truncate(from.index);
+            first += 1;
+        }
+        self.len -= self.list.drain(first..to.chunk).map(|chunk| chunk.len()).sum::<usize>();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn check(chunks: &SortedChunks<u16>, model: &std::collections::BTreeSet<u16>) {
+        assert_eq!(chunks.len(), model.len());
+        assert!(chunks.iter().eq(model.iter()));
+        assert_eq!(chunks.first(), model.first());
+        let (start, end) = (Position::START, chunks.end());
+        assert!(chunks.range(start, end).eq(model.iter()));
+        if let SortedChunks::Many(many) = chunks {
+            assert!(many.list.len() > 1);
+            assert!(many.list.iter().all(|chunk| (1..=CHUNK_LEN).contains(&chunk.len())));
+        }
+        let mut backwards = Vec::new();
+        let mut at = end;
+        while at > start {
+            at = chunks.before(at);
+            backwards.push(*chunks.get(at).unwrap());
+        }
+        assert!(backwards.iter().eq(model.iter().rev()));
+    }
+
+    proptest! {
+        #[test]
+        fn behaves_as_a_set(operations in prop::collection::vec((0..4_u8, 0..700_u16, 0..80_u16), 1..900)) {
+            let mut chunks = SortedChunks::default();
+            let mut model = std::collections::BTreeSet::new();
+            let mut kept = Vec::new();
+            for (step, (kind, value, extent)) in operations.into_iter().enumerate() {
+                match (kind, chunks.search(|other: &u16| other.cmp(&value))) {
+                    (0 | 1, Err(at)) => {
+                        prop_assert!(model.insert(value));
+                        chunks.insert(at, value);
+                    }
+                    (0 | 1, Ok(at)) => prop_assert_eq!(chunks.get(at), Some(&value)),
+                    (2, Ok(at)) => {
+                        prop_assert!(model.remove(&value));
+                        prop_assert_eq!(chunks.remove(at), value);
+                    }
+                    (2, Err(_)) => prop_assert!(!model.contains(&value)),
+                    _ if step % 8 == 0 => {
+                        let (from, to) = (value, value + extent);
+                        let (a, b) =
+                            (chunks.lower_bound(|v| *v < from), chunks.lower_bound(|v| *v < to));
+                        prop_assert!(chunks.range(a, b).eq(model.range(from..to)));
+                        chunks.remove_range(a, b);
+                        model.retain(|v| !(from..to).contains(v));
+                    }
+                    _ if step % 16 == 1 => kept.push((chunks.clone(), model.clone())),
+                    _ => {}
+                }
+                if step % 32 == 0 {
+                    check(&chunks, &model);
+                }
+            }
+            check(&chunks, &model);
+            for (chunks, model) in &kept {
+                check(chunks, model);
+            }
+        }
+    }
+
+    #[test]
+    fn ascending_elements_fill_their_chunks_and_leave_in_any_order() {
+        let mut chunks = SortedChunks::default();
+        for value in 0..10_000_u16 {
+            let at = chunks.search(|other: &u16| other.cmp(&value)).unwrap_err();
+            chunks.insert(at, value);
+        }
+        assert_eq!(chunks.chunks().len(), 10_000_usize.div_ceil(CHUNK_LEN));
+        for value in (0..10_000).rev().step_by(2).chain((0..10_000).step_by(2)) {
+            let at = chunks.search(|other: &u16| other.cmp(&value)).unwrap();
+            assert_eq!(chunks.remove(at), value);
+        }
+        assert!(matches!(chunks, SortedChunks::One(_)));
+        assert!(chunks.is_empty());
+    }
+}
