@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weir_state_api::{Error, ErrorKind, KeyedStore, OrderedType, Result};
+use weir_state_api::{Error, ErrorKind, KeyedStore, Millis, OrderedType, Result};
 
 use crate::operator::KeyedOperator;
 use crate::output::{
@@ -160,6 +160,23 @@ impl<T: Data> Stream<T> {
             Some(value) => emit(Record { time: record.time, value }),
             None => Ok(()),
         })
+    }
+
+    /// Maps each value to any number of values.
+    #[must_use]
+    pub fn flat_map<U: Data, I: IntoIterator<Item = U>>(
+        &self,
+        f: impl Fn(T) -> I + Clone + Send + 'static,
+    ) -> Stream<U> {
+        self.step(move |Record { time, value }, emit| {
+            f(value).into_iter().try_for_each(|value| emit(Record { time, value }))
+        })
+    }
+
+    /// Puts the event time of each record beside its value, for functions that see values only.
+    #[must_use]
+    pub fn with_time(&self) -> Stream<(Millis, T)> {
+        self.step(|Record { time, value }, emit| emit(Record { time, value: (time, value) }))
     }
 
     fn step<U: Data, F>(&self, f: F) -> Stream<U>

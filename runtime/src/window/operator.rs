@@ -3,8 +3,8 @@
 use std::fmt;
 
 use weir_state_api::{
-    Aggregate, AggregatingState, KeyedStore, Millis, Namespaced, Native, NativeType, OrderedType,
-    Result, ValueState,
+    Aggregate, AggregatingState, Codec, KeyedStore, Millis, Namespaced, Native, NativeType,
+    OrderedType, Result, ValueState,
 };
 
 use super::assign::{TimeWindow, WindowAssigner};
@@ -27,30 +27,30 @@ pub struct WindowResult<K, R> {
 ///
 /// Built by [`KeyedStream::window`]. Records of a window that has passed are counted as late and
 /// dropped. Windows are namespaces of the state; those of sessions are merged.
-pub struct WindowOperator<K, G: Aggregate, W> {
+pub struct WindowOperator<K, G: Aggregate, W, C = Native> {
     assigner: W,
-    accumulators: Namespaced<AggregatingState<G>, TimeWindow>,
+    accumulators: Namespaced<AggregatingState<G, C>, TimeWindow>,
     /// The open windows of a key, for assigners that merge.
     sessions: Option<ValueState<Vec<(Millis, Millis)>>>,
     windows: Vec<TimeWindow>,
     key: std::marker::PhantomData<fn() -> K>,
 }
 
-impl<K, G, W> WindowOperator<K, G, W>
+impl<K, G, W, C> WindowOperator<K, G, W, C>
 where
     K: Data,
     K: OrderedType,
     G: Aggregate + Clone,
-    G::Accumulator: NativeType,
     W: WindowAssigner,
+    C: Codec<G::Accumulator>,
 {
-    fn open(store: &mut KeyedStore<K>, assigner: W, aggregate: G) -> Result<Self> {
+    fn open(store: &mut KeyedStore<K>, assigner: W, aggregate: G, codec: C) -> Result<Self> {
         let sessions = match assigner.merges() {
             true => Some(store.value("sessions")?),
             false => None,
         };
         let accumulators =
-            store.namespaced::<TimeWindow>().aggregating_with("accumulators", Native, aggregate)?;
+            store.namespaced::<TimeWindow>().aggregating_with("accumulators", codec, aggregate)?;
         Ok(WindowOperator {
             assigner,
             accumulators,
@@ -111,15 +111,15 @@ where
     }
 }
 
-impl<K, G, W> KeyedOperator for WindowOperator<K, G, W>
+impl<K, G, W, C> KeyedOperator for WindowOperator<K, G, W, C>
 where
     K: Data,
     K: OrderedType,
     G: Aggregate + Clone,
     G::Input: Data,
     G::Output: Data,
-    G::Accumulator: NativeType,
     W: WindowAssigner,
+    C: Codec<G::Accumulator>,
 {
     type Key = K;
     type In = G::Input;
@@ -188,13 +188,33 @@ where
         G::Accumulator: NativeType,
         W: WindowAssigner,
     {
+        self.window_with(name, assigner, aggregate, Native)
+    }
+
+    /// As [`window`](KeyedStream::window), with a codec of your choice for the accumulators.
+    ///
+    /// # Errors
+    /// See [`JobGraph::source`](crate::JobGraph::source).
+    pub fn window_with<G, W, C>(
+        self,
+        name: &str,
+        assigner: W,
+        aggregate: G,
+        codec: C,
+    ) -> Result<Stream<WindowResult<K, G::Output>>>
+    where
+        G: Aggregate<Input = T> + Clone,
+        G::Output: Data,
+        W: WindowAssigner,
+        C: Codec<G::Accumulator>,
+    {
         self.process(name, move |store| {
-            WindowOperator::open(store, assigner.clone(), aggregate.clone())
+            WindowOperator::open(store, assigner.clone(), aggregate.clone(), codec.clone())
         })
     }
 }
 
-impl<K, G: Aggregate, W: fmt::Debug> fmt::Debug for WindowOperator<K, G, W> {
+impl<K, G: Aggregate, W: fmt::Debug, C> fmt::Debug for WindowOperator<K, G, W, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WindowOperator").field("assigner", &self.assigner).finish_non_exhaustive()
     }
