@@ -156,8 +156,14 @@ impl Split {
 
     /// Where to resume so that the next event is the one that [`next`](Iterator::next) would
     /// return.
+    #[cfg(test)]
     pub(crate) fn position(&self) -> Position {
         self.position
+    }
+
+    /// Whether all events have been returned.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.position.next_event_number >= self.events
     }
 
     /// The watermark after the events returned so far: every event still to come from this split is
@@ -169,7 +175,7 @@ impl Split {
 
     fn watermark_at_position(&self) -> Millis {
         let next = self.position.next_event_number;
-        if next >= self.events {
+        if self.is_at_end() {
             return Millis::MAX;
         }
         // The earliest event that can still come is the first of the group, which the permutation
@@ -192,13 +198,13 @@ impl Iterator for Split {
     type Item = (Millis, Event);
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.position.next_event_number >= self.events {
+        if self.is_at_end() {
             return None;
         }
         let event = self.generator.next()?;
         let group = self.group_of_next();
         self.position.next_event_number += self.position.of;
-        if self.group_of_next() != group || self.position.next_event_number >= self.events {
+        if self.group_of_next() != group || self.is_at_end() {
             self.watermark = self.watermark_at_position();
         }
         Some((millis(event.timestamp()), compact(event)))

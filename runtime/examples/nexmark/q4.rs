@@ -20,26 +20,22 @@
 //!   window of 10 s: one row per category and window in which something was sold.
 //! * The average is in whole cents, rounded down.
 //!
-//! Two operators: one keyed by auction ([`AuctionState`]) yields a [`Sale`] per sold auction, at
-//! the time of its expiry; one keyed by category and window ([`Sales`]) sums them up.
+//! Two operators: one keyed by auction ([`WinningBids`]) yields a [`Sale`] per sold auction, at the
+//! time of its expiry; one keyed by category sums them up in windows ([`Sales`]).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use weir_runtime::{Context, KeyedOperator, Stream, TumblingWindows};
+use weir_state_api::{MapState, Postcard, Result, ValueState};
 
+use super::accumulate::{Accumulate, Accumulator};
 use super::event::{Auction, Bid, Event, Millis};
 use super::window::Window;
 
 /// Length of the windows over which prices are averaged, in ms.
 pub(crate) const WINDOW: Millis = 10_000;
-
-/// What is known of one auction until it expires. State of the operator keyed by auction.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct AuctionState {
-    open: Option<OpenAuction>,
-    /// The highest price per time of bid, for bids that came before their auction did.
-    early: BTreeMap<Millis, u64>,
-}
 
 /// An auction that has been seen and has not expired.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,50 +53,11 @@ impl OpenAuction {
             self.highest = self.highest.max(Some(price));
         }
     }
-}
 
-impl AuctionState {
-    /// Takes in a bid made at `time` for `price` cents. Returns the time of a timer to set, if one
-    /// is needed.
-    pub(crate) fn bid(&mut self, time: Millis, price: u64) -> Option<Millis> {
-        if let Some(auction) = &mut self.open {
-            auction.offer(time, price);
-            return None;
-        }
-        let highest = self.early.entry(time).or_default();
-        *highest = price.max(*highest);
-        // An auction that comes after the watermark has passed the bid opens too late for it.
-        Some(time)
-    }
-
-    /// Takes in the auction itself, once, with the time at which it opens. Returns the time of the
-    /// timer to set.
-    pub(crate) fn open(&mut self, opened: Millis, auction: &Auction) -> Millis {
-        let mut open = OpenAuction {
-            opened,
-            expires: auction.expires,
-            category: auction.category,
-            highest: None,
-        };
-        for (time, price) in std::mem::take(&mut self.early) {
-            open.offer(time, price);
-        }
-        self.open = Some(open);
-        auction.expires
-    }
-
-    /// Handles a timer set for `time`: forgets bids for which no auction can come any more, or ends
-    /// the auction. Returns the sale if there was one.
-    pub(crate) fn timer(&mut self, time: Millis) -> Option<Sale> {
-        self.early = self.early.split_off(&(time + 1));
-        let auction = self.open.take_if(|auction| auction.expires <= time)?;
-        let price = auction.highest?;
-        Some(Sale { category: auction.category, time: auction.expires, price })
-    }
-
-    /// Whether there is nothing left to keep.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.open.is_none() && self.early.is_empty()
+    /// The sale that the auction ends with.
+    fn end(self) -> Option<Sale> {
+        let OpenAuction { expires, category, highest, .. } = self;
+        highest.map(|price| Sale { category, time: expires, price })
     }
 }
 
@@ -115,14 +72,7 @@ pub(crate) struct Sale {
     pub(crate) price: u64,
 }
 
-impl Sale {
-    /// The window in which it counts, whose last millisecond is the time of the timer to set.
-    pub(crate) fn window(&self) -> Window {
-        Window::tumbling(self.time, WINDOW)
-    }
-}
-
-/// The sales of one category in one window. State of the operator keyed by both.
+/// The sales of one category in one window. Accumulator of the operator keyed by category.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Sales {
     /// How many auctions ended with a sale.
@@ -131,13 +81,19 @@ pub(crate) struct Sales {
     revenue: u64,
 }
 
-impl Sales {
-    /// Counts a sale for `price` cents.
-    pub(crate) fn add(&mut self, price: u64) {
+impl Accumulator<Sale> for Sales {
+    fn add(&mut self, sale: Sale) {
         self.auctions += 1;
-        self.revenue += price;
+        self.revenue += sale.price;
     }
 
+    fn merge(&mut self, other: Sales) {
+        self.auctions += other.auctions;
+        self.revenue += other.revenue;
+    }
+}
+
+impl Sales {
     /// The result for the window, once it is complete; none if nothing was sold.
     pub(crate) fn row(&self, category: u64, window: Window) -> Option<Row> {
         let average = self.revenue.checked_div(self.auctions)?;
@@ -146,7 +102,7 @@ impl Sales {
 }
 
 /// A row of the result; unique by window and category.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Row {
     /// Start of the window in which the auctions expired.
     pub(crate) window_start: Millis,
@@ -164,6 +120,102 @@ impl Row {
         let Row { window_start, category, average, auctions } = self;
         format!("{window_start},{category},{average},{auctions}")
     }
+}
+
+/// Ends auctions: one [`Sale`] for each that has a winning bid.
+struct WinningBids {
+    open: ValueState<OpenAuction, Postcard>,
+    /// The highest price per time of bid, for bids that came before their auction did. Each has a
+    /// timer: an auction that comes after the watermark has passed the bid opens too late for it.
+    early: MapState<Millis, u64>,
+}
+
+impl WinningBids {
+    fn bid(&self, bid: &Bid, context: &mut Context<'_, Self>) -> Result<()> {
+        let time = context.time();
+        let offer = |open: Option<OpenAuction>| {
+            Ok(open.map(|mut auction| {
+                auction.offer(time, bid.price);
+                auction
+            }))
+        };
+        if self.open.try_update(context, offer).wait()?.is_some() {
+            return Ok(());
+        }
+        let highest = self.early.get(context, &time).wait()?;
+        if highest.is_none() {
+            context.register_timer(time, &())?;
+        }
+        if highest < Some(bid.price) { self.early.put(context, &time, &bid.price) } else { Ok(()) }
+    }
+
+    fn open(&self, auction: &Auction, context: &mut Context<'_, Self>) -> Result<()> {
+        let &Auction { expires, category, .. } = auction;
+        let mut open = OpenAuction { opened: context.time(), expires, category, highest: None };
+        for early in self.early.entries(context).wait()? {
+            let (time, price) = early?;
+            open.offer(time, price);
+        }
+        self.early.clear(context)?;
+        self.open.set(context, &open)?;
+        context.register_timer(expires, &())
+    }
+}
+
+impl KeyedOperator for WinningBids {
+    type Key = u64;
+    type In = Event;
+    type Out = Sale;
+    type Timer = ();
+
+    fn process(&mut self, event: Event, context: &mut Context<'_, Self>) -> Result<()> {
+        match event {
+            Event::Auction(auction) => self.open(&auction, context),
+            Event::Bid(bid) => self.bid(&bid, context),
+            Event::Person(_) => Ok(()),
+        }
+    }
+
+    fn on_timer(&mut self, time: Millis, (): (), context: &mut Context<'_, Self>) -> Result<()> {
+        self.early.remove(context, &time)?;
+        match self.open.get(context).wait()? {
+            Some(auction) if auction.expires <= time => {
+                self.open.clear(context)?;
+                auction.end().map_or(Ok(()), |sale| context.emit_at(sale.time, sale))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+/// The auction that an event is about.
+fn auction(event: &Event) -> Option<u64> {
+    match event {
+        Event::Auction(auction) => Some(auction.id),
+        Event::Bid(bid) => Some(bid.auction),
+        Event::Person(_) => None,
+    }
+}
+
+/// The query as a job: lines of the result.
+pub(crate) fn job(events: &Stream<Event>) -> Result<Stream<String>> {
+    let windows = TumblingWindows::of(Duration::from_millis(WINDOW.unsigned_abs()))?;
+    let codec = Postcard::schema("nexmark.sales", 1);
+    let averages = events
+        .filter(|event| auction(event).is_some())
+        .key_by(|event| auction(event).unwrap_or_default())
+        .process("winning-bids", |store| {
+            Ok(WinningBids {
+                open: store.value_with("open", Postcard::schema("nexmark.auction", 1))?,
+                early: store.map("early")?,
+            })
+        })?
+        .key_by(|sale| sale.category)
+        .window_with("average", windows, Accumulate::<_, Sales>::new(), codec)?;
+    Ok(averages.filter_map(|sales| {
+        let row = sales.value.row(sales.key, sales.window.into())?;
+        Some(row.to_line())
+    }))
 }
 
 /// The lines of the result, sorted, by looking at all events at once.
@@ -204,7 +256,8 @@ pub(crate) fn reference(events: impl Iterator<Item = (Millis, Event)>) -> Vec<St
 
 #[cfg(test)]
 mod tests {
-    use super::super::simulation::{Arrival, Keyed, Remains, event_sets};
+    use weir_runtime::{JobConfig, JobGraph, VecSink, VecSource};
+
     use super::*;
 
     fn auction(id: u64, category: u64, expires: Millis) -> Event {
@@ -243,71 +296,27 @@ mod tests {
         assert_eq!(reference(outside.into_iter()), Vec::<String>::new());
     }
 
+    /// Runs the query on bids and auctions in splits of their own.
+    fn job_of(bids: Vec<(Millis, Event)>, auctions: Vec<(Millis, Event)>) -> Vec<String> {
+        let graph = JobGraph::new("test");
+        let lines = VecSink::default();
+        let events = graph.source("events", VecSource::with_splits([bids, auctions])).unwrap();
+        job(&events).unwrap().sink("lines", lines.clone()).unwrap();
+        weir_runtime::run(&graph, JobConfig::default()).unwrap();
+        lines.take()
+    }
+
     #[test]
     fn bids_that_come_before_their_auction_wait_for_it() {
-        let mut state = AuctionState::default();
-        assert_eq!(state.bid(150, 7), Some(150));
-        assert_eq!(state.bid(99, 8), Some(99));
-        let open = Auction { id: 1, seller: 1, category: 10, expires: 200 };
-        assert_eq!(state.open(100, &open), 200);
-        assert_eq!(state.timer(99), None);
-        assert_eq!(state.timer(150), None);
-        assert_eq!(state.timer(200), Some(Sale { category: 10, time: 200, price: 7 }));
-        assert!(state.is_empty());
+        let bids = [(99, bid(1, 8)), (150, bid(1, 7)), (150, bid(1, 6)), (201, bid(1, 9))];
+        // The first split is read first.
+        let lines = job_of(bids.into(), vec![(100, auction(1, 10, 200))]);
+        assert_eq!(lines, ["0,10,7,1"]);
     }
 
     #[test]
     fn bids_without_an_auction_are_forgotten() {
-        let mut state = AuctionState::default();
-        state.bid(150, 7);
-        state.bid(160, 7);
-        assert_eq!(state.timer(150), None);
-        assert!(!state.is_empty());
-        assert_eq!(state.timer(160), None);
-        assert!(state.is_empty());
-    }
-
-    fn incremental(arrivals: &[Arrival]) -> Vec<String> {
-        let mut auctions = Keyed::<u64, AuctionState>::new();
-        let mut sales = Keyed::<(u64, Window), Sales>::new();
-        let mut lines = Vec::new();
-        for Arrival { time, event, watermark } in arrivals {
-            match event {
-                Event::Auction(auction) => {
-                    auctions.update(&auction.id, |state| [state.open(*time, auction)]);
-                }
-                Event::Bid(bid) => {
-                    auctions.update(&bid.auction, |state| state.bid(*time, bid.price));
-                }
-                Event::Person(_) => {}
-            }
-            auctions.advance(*watermark, |time, _, state| {
-                if let Some(sale) = state.timer(time) {
-                    sales.update(&(sale.category, sale.window()), |sales| {
-                        sales.add(sale.price);
-                        [sale.window().last()]
-                    });
-                }
-                if state.is_empty() { Remains::Nothing } else { Remains::Something }
-            });
-            sales.advance(*watermark, |_, (category, window), sales| {
-                lines.extend(sales.row(*category, *window).map(|row| row.to_line()));
-                Remains::Nothing
-            });
-        }
-        assert!(auctions.is_empty() && sales.is_empty());
-        lines.sort();
-        lines
-    }
-
-    #[test]
-    fn every_arrival_gives_the_reference_result() {
-        for set in event_sets() {
-            let expected = reference(set.events.into_iter());
-            assert!(expected.len() > 10);
-            for arrivals in set.arrivals {
-                assert_eq!(incremental(&arrivals), expected);
-            }
-        }
+        let bids = vec![(150, bid(1, 7)), (160, bid(1, 7))];
+        assert_eq!(job_of(bids, vec![(155, auction(2, 10, 200))]), Vec::<String>::new());
     }
 }

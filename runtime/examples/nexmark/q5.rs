@@ -18,13 +18,17 @@
 //! has the highest count of a window, so that ties give several rows. Windows without bids give
 //! none; the first and the last windows, which reach beyond the events, do.
 //!
-//! Two operators: one keyed by auction ([`BidCounts`]) yields an [`AuctionCount`] per window with
-//! bids; one keyed by window ([`HotItems`]) keeps the highest.
+//! Two operators: one keyed by auction counts bids in sliding windows; one keyed by window keeps the
+//! highest counts ([`HotItems`]).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use weir_runtime::{SlidingWindows, Stream, TumblingWindows, WindowResult};
+use weir_state_api::{Postcard, Result};
 
+use super::accumulate::{Accumulate, Accumulator};
 use super::event::{Event, Millis};
 use super::window::Window;
 
@@ -34,54 +38,7 @@ pub(crate) const WINDOW: Millis = 10_000;
 /// Time from the start of one window to the start of the next, in ms.
 pub(crate) const SLIDE: Millis = 2_000;
 
-/// How many bids an auction got, by slide. State of the operator keyed by auction.
-///
-/// Counting by slide instead of by window stores each bid once instead of five times.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct BidCounts {
-    /// Bids by the start of the slide they were made in.
-    slides: BTreeMap<Millis, u64>,
-}
-
-impl BidCounts {
-    /// Counts a bid made at `time`. Returns the times of the timers to set; there are none if they
-    /// have been set before.
-    pub(crate) fn add(&mut self, time: Millis) -> impl Iterator<Item = Millis> + use<> {
-        let bids = self.slides.entry(time - time.rem_euclid(SLIDE)).or_default();
-        *bids += 1;
-        let windows = (*bids == 1).then(|| Window::sliding(time, WINDOW, SLIDE));
-        windows.into_iter().flatten().map(Window::last)
-    }
-
-    /// Handles a timer set for `time`: the number of bids in the window that ends with it. Slides
-    /// that are in no later window are forgotten, so timers have to come in order of time.
-    pub(crate) fn timer(&mut self, auction: u64, time: Millis) -> AuctionCount {
-        let window = Window::ending_with(time, WINDOW);
-        let bids = self.slides.range(window.start..window.end).map(|(_, bids)| bids).sum();
-        self.slides = self.slides.split_off(&(window.start + SLIDE));
-        AuctionCount { window, auction, bids }
-    }
-
-    /// Whether there is nothing left to keep.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.slides.is_empty()
-    }
-}
-
-/// How many bids an auction got in a window; a record with the time of the window's last
-/// millisecond.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct AuctionCount {
-    /// The window.
-    pub(crate) window: Window,
-    /// The auction.
-    pub(crate) auction: u64,
-    /// The bids, at least one.
-    pub(crate) bids: u64,
-}
-
-/// The auctions with the most bids in one window. State of the operator keyed by window, with a
-/// timer for its last millisecond.
+/// The auctions with the most bids in one window. Accumulator of the operator keyed by window.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HotItems {
     bids: u64,
@@ -90,7 +47,7 @@ pub(crate) struct HotItems {
 
 impl HotItems {
     /// Takes in the count of an auction for this window, once.
-    pub(crate) fn offer(&mut self, auction: u64, bids: u64) {
+    fn offer(&mut self, auction: u64, bids: u64) {
         if bids > self.bids {
             self.bids = bids;
             self.auctions.clear();
@@ -110,8 +67,21 @@ impl HotItems {
     }
 }
 
+/// Takes in auctions with their counts for the window.
+impl Accumulator<WindowResult<u64, u64>> for HotItems {
+    fn add(&mut self, auction: WindowResult<u64, u64>) {
+        self.offer(auction.key, auction.value);
+    }
+
+    fn merge(&mut self, other: HotItems) {
+        for auction in other.auctions {
+            self.offer(auction, other.bids);
+        }
+    }
+}
+
 /// A row of the result; unique by window and auction.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Row {
     /// Start of the window.
     pub(crate) window_start: Millis,
@@ -127,6 +97,30 @@ impl Row {
         let Row { window_start, auction, bids } = self;
         format!("{window_start},{auction},{bids}")
     }
+}
+
+/// The query as a job: lines of the result.
+pub(crate) fn job(events: &Stream<Event>) -> Result<Stream<String>> {
+    let size = Duration::from_millis(WINDOW.unsigned_abs());
+    let slide = Duration::from_millis(SLIDE.unsigned_abs());
+    let hottest = events
+        .filter_map(|event| match event {
+            Event::Bid(bid) => Some(bid.auction),
+            Event::Person(_) | Event::Auction(_) => None,
+        })
+        .key_by(|auction| *auction)
+        .window("count", SlidingWindows::of(size, slide)?, Accumulate::<_, u64>::new())?
+        // Counts come with the last time of their window: those of one window fall into one slide.
+        .key_by(|count| count.window)
+        .window_with(
+            "hottest",
+            TumblingWindows::of(slide)?,
+            Accumulate::<_, HotItems>::new(),
+            Postcard::schema("nexmark.hot-items", 1),
+        )?;
+    Ok(hottest.flat_map(|items| {
+        items.value.rows(items.key.into()).map(|row| row.to_line()).collect::<Vec<_>>()
+    }))
 }
 
 /// The lines of the result, sorted, by looking at all events at once.
@@ -155,7 +149,6 @@ pub(crate) fn reference(events: impl Iterator<Item = (Millis, Event)>) -> Vec<St
 #[cfg(test)]
 mod tests {
     use super::super::event::Bid;
-    use super::super::simulation::{Arrival, Keyed, Remains, event_sets};
     use super::*;
 
     fn bid(auction: u64) -> Event {
@@ -184,54 +177,5 @@ mod tests {
         let lines = reference(tie.into_iter());
         assert_eq!(lines.len(), 10);
         assert_eq!(lines[..2], ["12000,7,1", "12000,8,1"]);
-    }
-
-    #[test]
-    fn counts_slide_and_are_forgotten() {
-        let mut counts = BidCounts::default();
-        assert!(counts.add(20_000).eq([21_999, 23_999, 25_999, 27_999, 29_999]));
-        assert_eq!(counts.add(20_001).count(), 0);
-        assert_eq!(counts.add(22_000).count(), 5);
-        let timers = [21_999, 23_999, 25_999, 27_999, 29_999];
-        assert_eq!(timers.map(|time| counts.timer(1, time).bids), [2, 3, 3, 3, 3]);
-        assert_eq!(counts.timer(1, 31_999).bids, 1);
-        assert!(counts.is_empty());
-    }
-
-    fn incremental(arrivals: &[Arrival]) -> Vec<String> {
-        let mut auctions = Keyed::<u64, BidCounts>::new();
-        let mut windows = Keyed::<Window, HotItems>::new();
-        let mut lines = Vec::new();
-        for Arrival { time, event, watermark } in arrivals {
-            if let Event::Bid(bid) = event {
-                auctions.update(&bid.auction, |counts| counts.add(*time));
-            }
-            auctions.advance(*watermark, |time, auction, counts| {
-                let AuctionCount { window, auction, bids } = counts.timer(*auction, time);
-                windows.update(&window, |items| {
-                    items.offer(auction, bids);
-                    [window.last()]
-                });
-                if counts.is_empty() { Remains::Nothing } else { Remains::Something }
-            });
-            windows.advance(*watermark, |_, window, items| {
-                lines.extend(items.rows(*window).map(|row| row.to_line()));
-                Remains::Nothing
-            });
-        }
-        assert!(auctions.is_empty() && windows.is_empty());
-        lines.sort();
-        lines
-    }
-
-    #[test]
-    fn every_arrival_gives_the_reference_result() {
-        for set in event_sets() {
-            let expected = reference(set.events.into_iter());
-            assert!(expected.len() > 10);
-            for arrivals in set.arrivals {
-                assert_eq!(incremental(&arrivals), expected);
-            }
-        }
     }
 }

@@ -16,13 +16,17 @@
 //! only, and not at the very end of the one before.
 //!
 //! Every bid competes with every other, so the work is divided in two: an operator keyed by auction
-//! and window keeps the highest bids of each auction, one keyed by window the highest of those.
-//! Both keep a [`HighestBids`], with a timer for the last millisecond of the window.
+//! keeps the highest bids of each auction and window, one keyed by window the highest of those. Both
+//! accumulate [`HighestBids`].
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use weir_runtime::{Stream, TumblingWindows, WindowResult};
+use weir_state_api::{Postcard, Result};
 
+use super::accumulate::{Accumulate, Accumulator};
 use super::event::{Bid, Event, Millis};
 use super::window::Window;
 
@@ -34,8 +38,8 @@ pub(crate) fn window(time: Millis) -> Window {
     Window::tumbling(time, WINDOW)
 }
 
-/// The highest bids of one window, of one auction or of all. State of both operators, and the
-/// record that the first sends to the second.
+/// The highest bids of one window, of one auction or of all. Accumulator of both operators,
+/// and what the first sends to the second.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HighestBids {
     /// The highest price, in cents.
@@ -52,16 +56,33 @@ struct Offer {
     time: Millis,
 }
 
-impl HighestBids {
-    /// Takes in a bid made at `time`.
-    pub(crate) fn offer(&mut self, time: Millis, bid: &Bid) {
+/// Takes in bids, each with its time.
+impl Accumulator<(Millis, Bid)> for HighestBids {
+    fn add(&mut self, (time, bid): (Millis, Bid)) {
         if self.reaches(bid.price) {
             self.bids.insert(Offer { auction: bid.auction, bidder: bid.bidder, time });
         }
     }
 
-    /// Takes in the highest bids of a part of the same window.
-    pub(crate) fn merge(&mut self, part: HighestBids) {
+    fn merge(&mut self, other: HighestBids) {
+        self.take_in(other);
+    }
+}
+
+/// Takes in the highest bids of each auction.
+impl Accumulator<WindowResult<u64, HighestBids>> for HighestBids {
+    fn add(&mut self, auction: WindowResult<u64, HighestBids>) {
+        self.take_in(auction.value);
+    }
+
+    fn merge(&mut self, other: HighestBids) {
+        self.take_in(other);
+    }
+}
+
+impl HighestBids {
+    /// Takes in the highest bids of another part of the same window.
+    fn take_in(&mut self, part: HighestBids) {
         if self.reaches(part.price) {
             self.bids.extend(part.bids);
         }
@@ -89,7 +110,7 @@ impl HighestBids {
 }
 
 /// A row of the result; no two are equal.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Row {
     /// Start of the window.
     pub(crate) window_start: Millis,
@@ -109,6 +130,30 @@ impl Row {
         let Row { window_start, price, auction, bidder, time } = self;
         format!("{window_start},{price},{auction},{bidder},{time}")
     }
+}
+
+/// The query as a job: lines of the result.
+pub(crate) fn job(events: &Stream<Event>) -> Result<Stream<String>> {
+    let windows = TumblingWindows::of(Duration::from_millis(WINDOW.unsigned_abs()))?;
+    let codec = Postcard::schema("nexmark.highest-bids", 1);
+    let highest = events
+        .with_time()
+        .filter_map(|(time, event)| match event {
+            Event::Bid(bid) => Some((time, bid)),
+            Event::Person(_) | Event::Auction(_) => None,
+        })
+        .key_by(|(_, bid)| bid.auction)
+        .window_with(
+            "highest-of-auction",
+            windows,
+            Accumulate::<_, HighestBids>::new(),
+            codec.clone(),
+        )?
+        .key_by(|highest| highest.window)
+        .window_with("highest", windows, Accumulate::<_, HighestBids>::new(), codec)?;
+    Ok(highest.flat_map(|bids| {
+        bids.value.rows(bids.window.into()).map(|row| row.to_line()).collect::<Vec<_>>()
+    }))
 }
 
 /// The lines of the result, sorted, by looking at all events at once.
@@ -132,7 +177,6 @@ pub(crate) fn reference(events: impl Iterator<Item = (Millis, Event)>) -> Vec<St
 
 #[cfg(test)]
 mod tests {
-    use super::super::simulation::{Arrival, Keyed, Remains, event_sets};
     use super::*;
 
     fn bid(auction: u64, bidder: u64, price: u64) -> Event {
@@ -161,7 +205,7 @@ mod tests {
         let part = |bids: &[(u64, u64)]| {
             let mut part = HighestBids::default();
             for (auction, price) in bids {
-                part.offer(1, &Bid { auction: *auction, bidder: 1, price: *price });
+                part.add((1, Bid { auction: *auction, bidder: 1, price: *price }));
             }
             part
         };
@@ -170,49 +214,9 @@ mod tests {
         for order in [[0, 1, 2], [1, 0, 2], [2, 1, 0], [1, 2, 0]] {
             let mut all = HighestBids::default();
             for index in order {
-                all.merge(parts[index].clone());
+                all.take_in(parts[index].clone());
             }
             assert_eq!(all, expected);
-        }
-    }
-
-    fn incremental(arrivals: &[Arrival]) -> Vec<String> {
-        let mut auctions = Keyed::<(u64, Window), HighestBids>::new();
-        let mut windows = Keyed::<Window, HighestBids>::new();
-        let mut lines = Vec::new();
-        for Arrival { time, event, watermark } in arrivals {
-            if let Event::Bid(bid) = event {
-                let window = window(*time);
-                auctions.update(&(bid.auction, window), |highest| {
-                    highest.offer(*time, bid);
-                    [window.last()]
-                });
-            }
-            auctions.advance(*watermark, |_, (_, window), part| {
-                windows.update(window, |highest| {
-                    highest.merge(std::mem::take(part));
-                    [window.last()]
-                });
-                Remains::Nothing
-            });
-            windows.advance(*watermark, |_, window, highest| {
-                lines.extend(highest.rows(*window).map(|row| row.to_line()));
-                Remains::Nothing
-            });
-        }
-        assert!(auctions.is_empty() && windows.is_empty());
-        lines.sort();
-        lines
-    }
-
-    #[test]
-    fn every_arrival_gives_the_reference_result() {
-        for set in event_sets() {
-            let expected = reference(set.events.into_iter());
-            assert!(expected.len() >= 3);
-            for arrivals in set.arrivals {
-                assert_eq!(incremental(&arrivals), expected);
-            }
         }
     }
 }

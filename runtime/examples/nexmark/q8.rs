@@ -16,12 +16,16 @@
 //! first of them is earlier or later than the registration. A person registers once; should an id
 //! come twice in a window, the alphabetically first name stands.
 //!
-//! One operator, keyed by person and window, that joins both kinds of event ([`NewSeller`]).
+//! One operator, keyed by person, that joins both kinds of event in windows ([`NewSeller`]).
 
 use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use weir_runtime::{Stream, TumblingWindows};
+use weir_state_api::{Postcard, Result};
 
+use super::accumulate::{Accumulate, Accumulator};
 use super::event::{Event, Millis, Person};
 use super::window::Window;
 
@@ -42,8 +46,7 @@ pub(crate) fn person(event: &Event) -> Option<u64> {
     }
 }
 
-/// What a person did in one window. State of the operator keyed by both, with a timer for the last
-/// millisecond of the window.
+/// What a person did in one window. Accumulator of the operator keyed by person.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NewSeller {
     /// The name under which the person registered.
@@ -52,17 +55,27 @@ pub(crate) struct NewSeller {
     sells: bool,
 }
 
-impl NewSeller {
-    /// Takes in an event about the person.
-    pub(crate) fn add(&mut self, event: &Event) {
+impl Accumulator<Event> for NewSeller {
+    fn add(&mut self, event: Event) {
         match event {
-            Event::Person(Person { name, .. }) => {
-                if self.registered.as_ref().is_none_or(|registered| name < registered) {
-                    self.registered = Some(name.clone());
-                }
-            }
+            Event::Person(Person { name, .. }) => self.register(name),
             Event::Auction(_) => self.sells = true,
             Event::Bid(_) => {}
+        }
+    }
+
+    fn merge(&mut self, other: NewSeller) {
+        if let Some(name) = other.registered {
+            self.register(name);
+        }
+        self.sells |= other.sells;
+    }
+}
+
+impl NewSeller {
+    fn register(&mut self, name: String) {
+        if self.registered.as_ref().is_none_or(|registered| name < *registered) {
+            self.registered = Some(name);
         }
     }
 
@@ -74,7 +87,7 @@ impl NewSeller {
 }
 
 /// A row of the result; unique by window and person.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Row {
     /// Start of the window in which the person registered and opened an auction.
     pub(crate) window_start: Millis,
@@ -90,6 +103,20 @@ impl Row {
         let Row { window_start, person, name } = self;
         format!("{window_start},{person},{name}")
     }
+}
+
+/// The query as a job: lines of the result.
+pub(crate) fn job(events: &Stream<Event>) -> Result<Stream<String>> {
+    let windows = TumblingWindows::of(Duration::from_millis(WINDOW.unsigned_abs()))?;
+    let codec = Postcard::schema("nexmark.seller", 1);
+    let sellers = events
+        .filter(|event| person(event).is_some())
+        .key_by(|event| person(event).unwrap_or_default())
+        .window_with("new-sellers", windows, Accumulate::<_, NewSeller>::new(), codec)?;
+    Ok(sellers.filter_map(|seller| {
+        let row = seller.value.row(seller.key, seller.window.into())?;
+        Some(row.to_line())
+    }))
 }
 
 /// The lines of the result, sorted, by looking at all events at once.
@@ -123,7 +150,6 @@ pub(crate) fn reference(events: impl Iterator<Item = (Millis, Event)>) -> Vec<St
 #[cfg(test)]
 mod tests {
     use super::super::event::Auction;
-    use super::super::simulation::{Arrival, Keyed, Remains, event_sets};
     use super::*;
 
     fn registers(id: u64, name: &str) -> Event {
@@ -157,45 +183,12 @@ mod tests {
         for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
             let mut seller = NewSeller::default();
             for index in order {
-                seller.add(&events[index]);
+                seller.add(events[index].clone());
             }
             let row = seller.row(1, window(5)).unwrap();
             assert_eq!(row.to_line(), "0,1,abe");
         }
         let lines = reference(events.into_iter().map(|event| (5, event)));
         assert_eq!(lines, ["0,1,abe"]);
-    }
-
-    fn incremental(arrivals: &[Arrival]) -> Vec<String> {
-        let mut sellers = Keyed::<(u64, Window), NewSeller>::new();
-        let mut lines = Vec::new();
-        for Arrival { time, event, watermark } in arrivals {
-            if let Some(person) = person(event) {
-                let window = window(*time);
-                sellers.update(&(person, window), |seller| {
-                    seller.add(event);
-                    [window.last()]
-                });
-            }
-            sellers.advance(*watermark, |_, (person, window), seller| {
-                let row = std::mem::take(seller).row(*person, *window);
-                lines.extend(row.map(|row| row.to_line()));
-                Remains::Nothing
-            });
-        }
-        assert!(sellers.is_empty());
-        lines.sort();
-        lines
-    }
-
-    #[test]
-    fn every_arrival_gives_the_reference_result() {
-        for set in event_sets() {
-            let expected = reference(set.events.into_iter());
-            assert!(expected.len() > 10);
-            for arrivals in set.arrivals {
-                assert_eq!(incremental(&arrivals), expected);
-            }
-        }
     }
 }

@@ -1,15 +1,14 @@
 //! Windows of event time.
 //!
 //! All queries share one convention: a watermark `w` says that no event with a time of `w` or
-//! earlier will come. A window is complete when the watermark reaches its last millisecond, which
-//! is therefore the time to set a timer for.
+//! earlier will come. A window is complete when the watermark reaches its last millisecond.
 
-use serde::{Deserialize, Serialize};
+use weir_runtime::TimeWindow;
 
 use super::event::Millis;
 
 /// The times from `start` (included) to `end` (excluded).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Window {
     /// The first millisecond.
     pub(crate) start: Millis,
@@ -33,16 +32,11 @@ impl Window {
             Window { start, end: start + size }
         })
     }
+}
 
-    /// The last millisecond: a timer for this time fires when the window is complete.
-    pub(crate) fn last(self) -> Millis {
-        self.end - 1
-    }
-
-    /// The window of `size` ms whose timer is set for `last`.
-    pub(crate) fn ending_with(last: Millis, size: Millis) -> Self {
-        let end = last + 1;
-        Window { start: end - size, end }
+impl From<TimeWindow> for Window {
+    fn from(TimeWindow { start, end }: TimeWindow) -> Self {
+        Window { start, end }
     }
 }
 
@@ -65,13 +59,6 @@ mod tests {
         assert_eq!(starts(10), [2, 4, 6, 8, 10]);
         assert_eq!(starts(11), [2, 4, 6, 8, 10]);
         assert_eq!(starts(-1), [-10, -8, -6, -4, -2]);
-        assert!(Window::sliding(7, 10, 2).all(|w| w.start <= 7 && 7 <= w.last()));
-    }
-
-    #[test]
-    fn a_window_is_known_by_its_timer() {
-        let window = Window::tumbling(25, 10);
-        assert_eq!(window.last(), 29);
-        assert_eq!(Window::ending_with(29, 10), window);
+        assert!(Window::sliding(7, 10, 2).all(|w| w.start <= 7 && 7 < w.end));
     }
 }

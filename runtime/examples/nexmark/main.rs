@@ -1,0 +1,75 @@
+//! The auction benchmark: five queries over persons, auctions and bids.
+//!
+//! ```text
+//! cargo run --release --example nexmark -- --events 2000000
+//! cargo run --release --example nexmark -- --query q5 --checkpoints c --output o --crash-after 500000
+//! cargo run --release --example nexmark -- --query q5 --checkpoints c --output o --restore latest
+//! ```
+//!
+//! | file | content |
+//! |---|---|
+//! | `event.rs` | persons, auctions, bids |
+//! | `generator.rs`, `source.rs` | the events, a function of their number, as a source |
+//! | `q4.rs` … `q11.rs` | each query: statement, state, job, and a plain evaluation to compare with |
+//! | `query.rs` | the queries by name |
+//! | `window.rs`, `accumulate.rs` | what the queries share |
+//!
+//! A result is a function of the events: the order in which they arrive, the parallelism, crashes
+//! and restores make no difference to it. So the output of every run is compared with an evaluation
+//! that sorts and groups all events in one thread.
+
+mod accumulate;
+#[path = "../cli/mod.rs"]
+mod cli;
+mod event;
+mod generator;
+#[cfg(test)]
+mod jobs_tests;
+mod options;
+mod q11;
+mod q4;
+mod q5;
+mod q7;
+mod q8;
+mod query;
+mod source;
+mod window;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use weir_runtime::{FileSink, JobGraph};
+use weir_state_api::Result;
+
+use cli::Run;
+use options::Options;
+use query::Query;
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    cli::exit(run_all(&options))
+}
+
+fn run_all(options: &Options) -> Result<()> {
+    let queries = options.queries().unwrap_or_else(|error| error.exit());
+    if options.verifies() && !options.common.verify {
+        eprintln!(
+            "note: the output is compared with a plain evaluation of all events; --no-verify leaves \
+             that out"
+        );
+    }
+    queries.iter().try_for_each(|query| run(*query, options))
+}
+
+fn run(query: Query, options: &Options) -> Result<()> {
+    let job = format!("nexmark-{query}");
+    let run = Run::prepare(&job, &options.common_for(query))?;
+    let site = options.site();
+    let graph = JobGraph::new(job);
+    let events = graph.source("events", run.source(site.clone()))?;
+    let lines = FileSink::new(run.output(), |line: &String, out| {
+        out.extend_from_slice(line.as_bytes());
+    });
+    query.job(&events)?.sink("results", lines)?;
+    run.execute(&graph, site.settings.events, || Ok(query.reference(site.in_order()?)))
+}
