@@ -86,8 +86,11 @@ impl Frame {
         if crc32fast::hash(&bytes[..end]) != field(end)? {
             return Err(corrupt("fails its checksum"));
         }
-        postcard::from_bytes(&bytes[HEADER_LEN..end])
-            .map_err(|error| corrupt("does not decode").source(error))
+        match postcard::take_from_bytes(&bytes[HEADER_LEN..end]) {
+            Ok((body, [])) => Ok(body),
+            Ok(_) => Err(corrupt("has bytes behind its body")),
+            Err(error) => Err(corrupt("does not decode").source(error)),
+        }
     }
 }
 
@@ -103,6 +106,13 @@ mod tests {
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, "574549525445535403000000040000000702616287cb1851");
         assert_eq!(FRAME.decode::<(u32, String)>(&bytes, "x").unwrap(), (7, "ab".to_string()));
+    }
+
+    #[test]
+    fn a_body_with_more_behind_it_is_refused() {
+        let bytes = FRAME.encode(&(7_u32, "ab", 1_u8));
+        let error = FRAME.decode::<(u32, String)>(&bytes, "x").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
     }
 
     #[test]

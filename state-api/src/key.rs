@@ -5,7 +5,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{Error, ErrorKind, KeyGroup, MaxParallelism, Result};
 
-/// The longest encoded key that is accepted: 64 KiB.
+/// The longest encoded key, namespace or map key that is accepted: 64 KiB.
 pub const MAX_KEY_LEN: usize = 64 * 1024;
 
 /// Which function turns key bytes into a key group. Part of every snapshot.
@@ -102,16 +102,16 @@ impl Key {
     /// Replaces the key: `encode` writes the new bytes into the emptied buffer.
     ///
     /// # Errors
-    /// [`TooLarge`](ErrorKind::TooLarge) beyond [`MAX_KEY_LEN`]; the key is then unspecified but
-    /// valid.
+    /// Those of `encode`, and [`TooLarge`](ErrorKind::TooLarge) beyond [`MAX_KEY_LEN`]; the key is
+    /// then unspecified but valid.
     #[inline]
     pub fn refill(
         &mut self,
         max_parallelism: MaxParallelism,
-        encode: impl FnOnce(&mut Vec<u8>),
+        encode: impl FnOnce(&mut Vec<u8>) -> Result<()>,
     ) -> Result<()> {
         self.bytes.clear();
-        encode(&mut self.bytes);
+        encode(&mut self.bytes)?;
         check_len(&self.bytes)?;
         self.hash = key_hash(&self.bytes);
         self.group = max_parallelism.group_of_hash(self.hash);
@@ -119,26 +119,59 @@ impl Key {
     }
 }
 
+impl Key {
+    /// Replaces the key by bytes and a group of the engine's.
+    ///
+    /// # Errors
+    /// [`TooLarge`](ErrorKind::TooLarge) beyond [`MAX_KEY_LEN`]; the key is then unchanged.
+    pub fn refill_with_group(&mut self, bytes: &[u8], group: KeyGroup) -> Result<()> {
+        let key = KeyRef::with_group(bytes, group)?;
+        self.bytes.clear();
+        self.bytes.extend_from_slice(bytes);
+        (self.hash, self.group) = (key.hash, group);
+        Ok(())
+    }
+}
+
+impl Default for Key {
+    /// The empty key, in key group 0.
+    fn default() -> Self {
+        Key { bytes: Vec::new(), hash: key_hash(&[]), group: KeyGroup(0) }
+    }
+}
+
 #[inline]
 fn check_len(bytes: &[u8]) -> Result<()> {
     if bytes.len() > MAX_KEY_LEN {
-        return Err(too_long(bytes.len()));
+        return Err(too_long("key", bytes.len()));
+    }
+    Ok(())
+}
+
+/// Checks the length of another part of an address.
+#[inline]
+pub(crate) fn check_part_len(what: &str, bytes: &[u8]) -> Result<()> {
+    if bytes.len() > MAX_KEY_LEN {
+        return Err(too_long(what, bytes.len()));
     }
     Ok(())
 }
 
 #[cold]
-fn too_long(len: usize) -> Error {
+fn too_long(what: &str, len: usize) -> Error {
     Error::new(
         ErrorKind::TooLarge,
-        format!("the encoded key has {len} bytes, the limit is {MAX_KEY_LEN}"),
+        format!("the encoded {what} has {len} bytes, the limit is {MAX_KEY_LEN}"),
     )
-    .advice("use a digest of the key, or put the large part into a value")
+    .advice("use a digest of it, or put the large part into a value")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Hash and group of the `u64` key 1, as `Ordered` encodes it.
+    const GOLDEN_ONE: (u64, u16) = (0xf36b_4a1a_44f7_8bf3, 34);
 
     /// The hash decides where every stored key lives. These vectors may never change.
     #[test]
@@ -150,7 +183,7 @@ mod tests {
         };
         assert_eq!(groups(b""), (0x2d06_8005_38d3_94c2, 28));
         assert_eq!(groups(b"a"), (0xe6c6_32b6_1e96_4e1f, 15));
-        assert_eq!(groups(b"weir"), (key_hash(b"weir"), max.group_of_hash(key_hash(b"weir")).0));
+        assert_eq!(groups(&1_u64.to_be_bytes()), GOLDEN_ONE);
     }
 
     #[test]

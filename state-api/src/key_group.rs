@@ -91,9 +91,40 @@ impl fmt::Display for KeyGroup {
 
 /// A contiguous, possibly empty range of key groups.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Bounds", into = "Bounds")]
 pub struct KeyGroupRange {
     start: u16,
     end: u16,
+}
+
+/// What is stored of a range; checked when it is read.
+#[derive(Serialize, Deserialize)]
+struct Bounds {
+    start: u16,
+    end: u16,
+}
+
+impl TryFrom<Bounds> for KeyGroupRange {
+    type Error = Error;
+
+    fn try_from(Bounds { start, end }: Bounds) -> Result<Self> {
+        if start < end {
+            Ok(KeyGroupRange { start, end })
+        } else if start == end {
+            Ok(Self::EMPTY)
+        } else {
+            Err(Error::new(
+                ErrorKind::Corrupt,
+                format!("a key-group range ends at {end} before it starts at {start}"),
+            ))
+        }
+    }
+}
+
+impl From<KeyGroupRange> for Bounds {
+    fn from(KeyGroupRange { start, end }: KeyGroupRange) -> Bounds {
+        Bounds { start, end }
+    }
 }
 
 impl KeyGroupRange {
@@ -265,6 +296,15 @@ mod tests {
         assert!(KeyGroupRange::of_subtask(max, 5, 0).is_err());
         assert!(KeyGroupRange::of_subtask(max, 0, 0).is_err());
         assert!(KeyGroupRange::of_subtask(max, 2, 2).is_err());
+    }
+
+    #[test]
+    fn an_inverted_range_does_not_decode() {
+        let bytes = postcard::to_stdvec(&(9_u16, 4_u16)).unwrap();
+        assert!(postcard::from_bytes::<KeyGroupRange>(&bytes).is_err());
+        let range = KeyGroupRange::new(4, 8);
+        let bytes = postcard::to_stdvec(&range).unwrap();
+        assert_eq!(postcard::from_bytes::<KeyGroupRange>(&bytes).unwrap(), range);
     }
 
     #[test]

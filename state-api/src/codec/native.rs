@@ -128,8 +128,11 @@ impl<T: NativeType> NativeType for Vec<T> {
     }
     fn read(input: &mut &[u8]) -> Option<Self> {
         let length = read_length(input)?;
-        // A corrupt length must not reserve memory: elements may have no bytes, but a length above
-        // the bytes left is only possible for those.
+        // Only elements without bytes can be more than the bytes left. A damaged length must
+        // neither reserve memory nor keep this busy for hours.
+        if length > input.len() && length > MAX_EMPTY_ELEMENTS {
+            return None;
+        }
         let mut elements = Vec::with_capacity(length.min(input.len()));
         for _ in 0..length {
             elements.push(T::read(input)?);
@@ -178,6 +181,9 @@ tuples! {
     (A 0, B 1, C 2, D 3, E 4)
     (A 0, B 1, C 2, D 3, E 4, F 5)
 }
+
+/// The most elements of a vector whose elements encode to nothing, such as `()`.
+const MAX_EMPTY_ELEMENTS: usize = 1 << 20;
 
 /// LEB128, least significant seven bits first.
 pub(crate) fn write_length(length: usize, out: &mut Vec<u8>) {
@@ -240,7 +246,7 @@ mod tests {
             Native.decode(&[1, 0xff]).map(|_: String| ()).map_err(kind),
             Err(ErrorKind::Corrupt)
         );
-        // A length of 2^63 with one byte behind it.
+        // Lengths of 2^63, with one byte behind it and of elements without bytes.
         let huge = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1, 7];
         assert_eq!(
             Native.decode(&huge).map(|_: Vec<u8>| ()).map_err(kind),

@@ -3,7 +3,18 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::{Codec, Ordered, Page, Result, Scan, ScanStep, StateFuture};
+use crate::{Codec, KeyGroup, Ordered, Page, Result, Scan, ScanStep, StateFuture};
+
+/// A key that has state, as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EncodedKey {
+    /// The encoded key.
+    pub key: Vec<u8>,
+    /// Its key group.
+    pub group: KeyGroup,
+    /// The encoded namespace the state is in.
+    pub namespace: Vec<u8>,
+}
 
 /// The distinct keys (with the encoded namespace) of a state, as of the call that began it.
 ///
@@ -24,6 +35,14 @@ impl<K: Send + 'static, C: Codec<K>> Keys<K, C> {
 
     /// The next key and the encoded namespace it has state in, or `None` at the end.
     pub fn next_key(&mut self) -> StateFuture<'_, Option<(K, Vec<u8>)>> {
+        let codec = self.codec.clone();
+        self.next_encoded().and_then(move |entry| {
+            entry.map(|entry| Ok((codec.decode(&entry.key)?, entry.namespace))).transpose()
+        })
+    }
+
+    /// The next key as it is stored, for an engine with its own encoding.
+    pub fn next_encoded(&mut self) -> StateFuture<'_, Option<EncodedKey>> {
         while self.next >= self.page.len() {
             let rest: Box<dyn Scan> = match self.step.take() {
                 None | Some(ScanStep::Last) => return StateFuture::ready(Ok(None)),
@@ -32,7 +51,7 @@ impl<K: Send + 'static, C: Codec<K>> Keys<K, C> {
                     return StateFuture::pending(async move {
                         let (page, step) = future.await?;
                         (self.page, self.next, self.step) = (page, 0, Some(step));
-                        self.next_key().await
+                        self.next_encoded().await
                     });
                 }
             };
@@ -43,12 +62,14 @@ impl<K: Send + 'static, C: Codec<K>> Keys<K, C> {
                 Err(error) => return StateFuture::ready(Err(error)),
             }
         }
-        let entry = self
-            .page
-            .get(self.next)
-            .map(|(key, namespace)| self.codec.decode(key).map(|key| (key, namespace.to_vec())));
+        let entry = self.page.get(self.next).zip(self.page.group(self.next));
+        let entry = entry.map(|((key, namespace), group)| EncodedKey {
+            key: key.to_vec(),
+            group,
+            namespace: namespace.to_vec(),
+        });
         self.next += 1;
-        StateFuture::ready(entry.transpose())
+        StateFuture::ready(Ok(entry))
     }
 }
 

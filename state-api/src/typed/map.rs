@@ -6,6 +6,7 @@ use std::ops::{Bound, RangeBounds};
 
 use super::access::{Slot, StateAccess};
 use super::namespaced::Bind;
+use crate::key::check_part_len;
 use crate::{
     Address, Codec, Lookup, MapRange, Native, Order, Ordered, Page, Result, Scan, ScanStep, Scope,
     StateFuture,
@@ -62,6 +63,7 @@ where
         at.with(|scope| {
             scope.buffer.clear();
             self.key_codec.encode(key, scope.buffer)?;
+            check_part_len("map key", scope.buffer)?;
             let address = Address { map_key: scope.buffer, ..self.slot.address(scope.key) };
             f(scope.backend, &address)
         })
@@ -143,6 +145,7 @@ where
     fn put_in(&self, scope: &mut Scope<'_>, key: &K, value: &V) -> Result<()> {
         scope.buffer.clear();
         self.key_codec.encode(key, scope.buffer)?;
+        check_part_len("map key", scope.buffer)?;
         let key_len = scope.buffer.len();
         self.value_codec.encode(value, scope.buffer)?;
         let (map_key, value) = scope.buffer.split_at(key_len);
@@ -166,7 +169,7 @@ where
             .map_err(|error| self.slot.blame(error))
     }
 
-    /// Whether the map has no entry; reads at most one.
+    /// Whether the map has no entry; reads at most one page and decodes nothing.
     pub fn is_empty<A: StateAccess + ?Sized>(&self, at: &mut A) -> StateFuture<'static, bool> {
         self.entries(at).and_then(|entries| Ok(entries.page.is_empty()))
     }

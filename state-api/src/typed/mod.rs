@@ -12,7 +12,7 @@ mod value;
 
 pub use access::{Scope, StateAccess};
 pub use folding::{Aggregate, AggregatingState, ReducingState};
-pub use keys::Keys;
+pub use keys::{EncodedKey, Keys};
 pub use list::ListState;
 pub use map::{MapEntries, MapState};
 pub use namespaced::{Bind, Namespaced};

@@ -7,6 +7,7 @@ use super::access::StateAccess;
 use super::folding::{Aggregate, AggregatingState, ReducingState};
 use super::list::ListState;
 use super::value::ValueState;
+use crate::key::check_part_len;
 use crate::{BoxError, Codec, Error, Ordered, Result, StateFuture};
 
 /// A handle that can be bound to a namespace.
@@ -62,12 +63,22 @@ impl<S: Bind, N, NC: Codec<N>> Namespaced<S, N, NC> {
     fn bind_in(&self, namespace: &N, buffer: &mut Vec<u8>) -> Result<S> {
         buffer.clear();
         self.codec.encode(namespace, buffer)?;
+        check_part_len("namespace", buffer)?;
         Ok(self.state.bind(buffer))
     }
 
+    /// The target, and the sources without repetitions: each counts once.
     fn bind_all(&self, target: &N, sources: &[N]) -> Result<(S, Vec<S>)> {
-        let sources = sources.iter().map(|source| self.at(source)).collect::<Result<_>>()?;
-        Ok((self.at(target)?, sources))
+        let mut seen = std::collections::HashSet::new();
+        let mut distinct = Vec::with_capacity(sources.len());
+        for source in sources {
+            let mut encoded = Vec::new();
+            self.codec.encode(source, &mut encoded)?;
+            if seen.insert(encoded) {
+                distinct.push(self.at(source)?);
+            }
+        }
+        Ok((self.at(target)?, distinct))
     }
 }
 

@@ -14,9 +14,9 @@ use super::timers::{FiredTimer, TimerState};
 use super::value::{self, ValueState};
 use crate::{
     BackendFactory, BoxError, Codec, CodecId, Environment, Error, ErrorKind, Key, KeyGroup,
-    KeyGroupRange, KeyHashVersion, KeyRef, KeyedBackend, MaxParallelism, Millis, Native,
-    NativeType, Notification, OpenRequest, Ordered, OrderedType, Page, Result, SnapshotRequest,
-    SnapshotTask, StateDescriptor, StateFuture, StateKind, Statistics, TimerPoll, block_on,
+    KeyGroupRange, KeyHashVersion, KeyedBackend, MaxParallelism, Millis, Native, NativeType,
+    Notification, OpenRequest, Ordered, OrderedType, Page, Result, SnapshotRequest, SnapshotTask,
+    StateDescriptor, StateFuture, StateKind, Statistics, TimerPoll, block_on,
 };
 
 /// Keyed state of one operator instance: a backend under typed handles.
@@ -56,7 +56,9 @@ use crate::{
 pub struct KeyedStore<K, C = Ordered> {
     backend: Box<dyn KeyedBackend>,
     codec: C,
-    key: Option<Key>,
+    /// The current key, if `key_is_set`; its buffer is reused.
+    key: Key,
+    key_is_set: bool,
     buffer: Vec<u8>,
     key_groups: KeyGroupRange,
     max_parallelism: MaxParallelism,
@@ -119,7 +121,8 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
         Ok(KeyedStore {
             backend,
             codec,
-            key: None,
+            key: Key::default(),
+            key_is_set: false,
             buffer: Vec::new(),
             key_groups,
             max_parallelism,
@@ -138,31 +141,42 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
     /// ([`set_encoded_key`](KeyedStore::set_encoded_key) is for it). No key is set then.
     #[inline]
     pub fn set_key(&mut self, key: &K) -> Result<()> {
+        self.key_is_set = false;
         if self.key_hash == KeyHashVersion::EngineGroups {
             return Err(groups_from_engine());
         }
-        let mut owned = self.key.take().unwrap_or_else(empty_key);
-        let mut encoded = Ok(());
-        owned.refill(self.max_parallelism, |out| encoded = self.codec.encode(key, out))?;
-        encoded?;
-        if !self.key_groups.contains(owned.as_ref().group()) {
-            return Err(crate::foreign_key(owned.as_ref(), self.key_groups));
+        self.key.refill(self.max_parallelism, |out| self.codec.encode(key, out))?;
+        if !self.key_groups.contains(self.key.as_ref().group()) {
+            return Err(crate::foreign_key(self.key.as_ref(), self.key_groups));
         }
-        self.key = Some(owned);
+        self.key_is_set = true;
         Ok(())
     }
 
     /// Sets the current key from bytes that the engine encoded, with the group it assigned.
     ///
     /// # Errors
-    /// As for [`set_key`](KeyedStore::set_key).
+    /// As for [`set_key`](KeyedStore::set_key); [`InvalidUsage`](ErrorKind::InvalidUsage) when the
+    /// store derives groups itself and this is another one.
     pub fn set_encoded_key(&mut self, bytes: &[u8], group: KeyGroup) -> Result<()> {
-        let key = KeyRef::with_group(bytes, group)?;
-        self.key = None;
+        self.key_is_set = false;
+        self.key.refill_with_group(bytes, group)?;
+        let key = self.key.as_ref();
+        if self.key_hash != KeyHashVersion::EngineGroups
+            && self.max_parallelism.group_of_hash(key.hash()) != group
+        {
+            return Err(Error::new(
+                ErrorKind::InvalidUsage,
+                format!("key group {group} is not the one that the key's hash gives"),
+            )
+            .advice(
+                "open the instance with KeyHashVersion::EngineGroups to assign groups yourself",
+            ));
+        }
         if !self.key_groups.contains(group) {
             return Err(crate::foreign_key(key, self.key_groups));
         }
-        self.key = Some(Key::from_ref(key));
+        self.key_is_set = true;
         Ok(())
     }
 
@@ -171,7 +185,10 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
     /// # Errors
     /// [`InvalidUsage`](ErrorKind::InvalidUsage) when none is set.
     pub fn key(&self) -> Result<K> {
-        self.codec.decode(self.key.as_ref().ok_or_else(no_key)?.as_ref().bytes())
+        if !self.key_is_set {
+            return Err(no_key());
+        }
+        self.codec.decode(self.key.as_ref().bytes())
     }
 
     /// The key groups of this instance.
@@ -377,11 +394,13 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
         state: &ValueState<V, VC>,
         keys: &[K],
     ) -> StateFuture<'static, Vec<Option<V>>> {
+        if self.key_hash == KeyHashVersion::EngineGroups {
+            return StateFuture::ready(Err(groups_from_engine()));
+        }
         let encode = |key: &K| {
-            let mut owned = empty_key();
-            let mut encoded = Ok(());
-            owned.refill(self.max_parallelism, |out| encoded = self.codec.encode(key, out))?;
-            encoded.map(|()| owned)
+            let mut owned = Key::default();
+            owned.refill(self.max_parallelism, |out| self.codec.encode(key, out))?;
+            Ok(owned)
         };
         match keys.iter().map(encode).collect::<Result<Vec<_>>>() {
             Ok(keys) => value::get_many(&mut *self.backend, state, &keys),
@@ -428,13 +447,18 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
         name: &str,
         mut f: impl FnMut(&mut Self, K) -> Result<()>,
     ) -> Result<()> {
-        for entry in self.keys_in_namespace(name, &[])? {
-            let (key, _) = entry?;
-            self.set_key(&key)?;
-            f(self, key)?;
-        }
-        self.key = None;
-        Ok(())
+        let mut keys = self.keys_in_namespace(name, &[])?;
+        let mut each = || {
+            while let Some(entry) = keys.next_encoded().wait()? {
+                self.set_encoded_key(&entry.key, entry.group)?;
+                let key = self.key()?;
+                f(self, key)?;
+            }
+            Ok(())
+        };
+        let result = each();
+        self.key_is_set = false;
+        result
     }
 
     /// Removes the first timer that is due at `now`, makes its key the current one, and returns it.
@@ -447,7 +471,8 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
             Ok(TimerPoll::Idle) => StateFuture::ready(Ok(None)),
             Ok(TimerPoll::Due(timer)) => {
                 let fired = timers.codec.decode(&timer.namespace);
-                self.key = Some(timer.key);
+                self.key = timer.key;
+                self.key_is_set = true;
                 StateFuture::ready(
                     fired
                         .map(|namespace| Some(FiredTimer { time: timer.time, namespace }))
@@ -501,8 +526,14 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
 impl<K: Send, C: Send> StateAccess for KeyedStore<K, C> {
     #[inline]
     fn with<R>(&mut self, f: impl FnOnce(&mut Scope<'_>) -> Result<R>) -> Result<R> {
-        let Some(key) = &self.key else { return Err(no_key()) };
-        f(&mut Scope { backend: &mut *self.backend, key: key.as_ref(), buffer: &mut self.buffer })
+        if !self.key_is_set {
+            return Err(no_key());
+        }
+        f(&mut Scope {
+            backend: &mut *self.backend,
+            key: self.key.as_ref(),
+            buffer: &mut self.buffer,
+        })
     }
 }
 
@@ -629,10 +660,6 @@ fn unit() -> CodecId {
     Codec::<()>::id(&Ordered)
 }
 
-fn empty_key() -> Key {
-    Key::from_ref(KeyRef::with_group(&[], KeyGroup(0)).expect("an empty key is short enough"))
-}
-
 #[cold]
 fn no_key() -> Error {
     Error::new(ErrorKind::InvalidUsage, "no key is set")
@@ -645,5 +672,5 @@ fn groups_from_engine() -> Error {
         ErrorKind::InvalidUsage,
         "the engine assigns key groups, the store cannot derive one",
     )
-    .advice("call set_encoded_key with the engine's group")
+    .advice("pass encoded keys with the engine's groups (set_encoded_key, KeyedBackend::multi_get)")
 }

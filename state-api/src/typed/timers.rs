@@ -4,6 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::access::{Slot, StateAccess};
+use crate::key::check_part_len;
 use crate::{Codec, Millis, Ordered, Result, TimerRef};
 
 /// A queue of timers, each for a time, a key and a namespace.
@@ -60,6 +61,7 @@ impl<N, NC: Codec<N>> TimerState<N, NC> {
         at.with(|scope| {
             scope.buffer.clear();
             self.codec.encode(namespace, scope.buffer)?;
+            check_part_len("namespace", scope.buffer)?;
             scope.backend.register_timer(&TimerRef {
                 queue: self.slot.state,
                 time,
@@ -83,6 +85,7 @@ impl<N, NC: Codec<N>> TimerState<N, NC> {
         at.with(|scope| {
             scope.buffer.clear();
             self.codec.encode(namespace, scope.buffer)?;
+            check_part_len("namespace", scope.buffer)?;
             scope.backend.delete_timer(&TimerRef {
                 queue: self.slot.state,
                 time,

@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 use super::access::{Slot, StateAccess};
 use super::namespaced::Bind;
 use crate::{
-    BoxError, BoxFuture, Change, Codec, Error, KeyedBackend, Lookup, Native, Result, StateFuture,
-    Updated,
+    BoxError, BoxFuture, Change, Codec, Error, ErrorKind, KeyedBackend, Lookup, Native, Result,
+    StateFuture, Updated,
 };
 
 /// One value per key and namespace.
@@ -107,7 +107,7 @@ impl<V: Send + 'static, C: Codec<V>> ValueState<V, C> {
     ) -> StateFuture<'a, V> {
         self.modify(at, move |old| Ok(Some(f(old)))).and_then(|new| {
             new.ok_or_else(|| {
-                Error::new(crate::ErrorKind::InvalidUsage, "an update always returns a value")
+                Error::new(ErrorKind::InvalidUsage, "an update always returns a value")
             })
         })
     }
@@ -135,8 +135,7 @@ impl<V: Send + 'static, C: Codec<V>> ValueState<V, C> {
             let address = self.slot.address(scope.key);
             scope.backend.update(&address, &mut |old, output| {
                 let old = old.map(|bytes| self.codec.decode(bytes)).transpose()?;
-                // A backend runs the function at most once.
-                let Some(f) = f.take() else { return Ok(Change::Keep) };
+                let f = f.take().ok_or_else(run_twice)?;
                 new = f(old)?;
                 match &new {
                     Some(value) => {
@@ -163,7 +162,7 @@ impl<V: Send + 'static, C: Codec<V>> ValueState<V, C> {
         let old = self.decode_later(future);
         StateFuture::pending(async move {
             let old = old.await?;
-            let Some(f) = f else { return Ok(old) };
+            let f = f.ok_or_else(run_twice)?;
             let new = f(old).map_err(|error| self.slot.blame(error))?;
             match &new {
                 Some(value) => self.set(at, value)?,
@@ -223,6 +222,12 @@ impl<V, C> fmt::Debug for ValueState<V, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ValueState({:?})", self.slot)
     }
+}
+
+/// The contract of [`KeyedBackend::update`]: at most once.
+#[cold]
+fn run_twice() -> Error {
+    Error::new(ErrorKind::InvalidUsage, "the backend ran an update function twice")
 }
 
 /// Reads one value for each of many keys; see [`KeyedStore::get_many`](crate::KeyedStore::get_many).
