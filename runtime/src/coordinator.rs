@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use weir_state_api::{CheckpointId, Error, ErrorKind, Result};
 
-use crate::checkpoint::{CheckpointStore, JobCheckpoint, TaskSnapshot};
+use crate::checkpoint::{CheckpointStore, Epoch, JobCheckpoint, TaskSnapshot};
 use crate::config::{CheckpointConfig, JobConfig};
 use crate::inbox::Control;
 use crate::report::{CheckpointStats, Progress};
@@ -19,6 +19,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// What outlives an attempt: the job's history.
 pub(crate) struct History {
     pub(crate) store: CheckpointStore,
+    pub(crate) epoch: Epoch,
     pub(crate) next_id: CheckpointId,
     /// Complete checkpoints that are kept, oldest first.
     pub(crate) retained: VecDeque<JobCheckpoint>,
@@ -169,6 +170,7 @@ impl<'a> Coordinator<'a> {
                 records_written: self.attempt.counters.written.load(Relaxed),
                 checkpoints: self.history.completed.len() as u64,
                 latest: self.history.retained.back().map(|checkpoint| checkpoint.id),
+                last_checkpoint: self.history.completed.last().copied(),
                 restarts: self.history.restarts,
             });
         }
@@ -267,7 +269,10 @@ impl<'a> Coordinator<'a> {
             parallelism: self.attempt.parallelism,
             tasks: parts,
         };
-        let committed = self.attempt.runtime.block_on(self.history.store.commit(&checkpoint));
+        let committed = self
+            .attempt
+            .runtime
+            .block_on(self.history.store.commit(&checkpoint, self.history.epoch));
         if let Err(error) = committed {
             if matches!(error.kind(), ErrorKind::Fenced | ErrorKind::Indeterminate) {
                 // Going on could commit twice or lose: only a fresh look at the store can tell.

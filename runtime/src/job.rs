@@ -57,11 +57,12 @@ impl Job<'_> {
     fn run(&self) -> Result<JobReport> {
         let store = CheckpointStore::new(self.config.storage.operator.clone());
         let mut history = self.history(store)?;
-        let mut restored = self.starting_point(&history)?;
-        let restored_from = restored.as_ref().map(|checkpoint| checkpoint.id);
+        let start = self.starting_point(&history)?;
+        let restored_from = start.as_ref().map(|checkpoint| checkpoint.id);
         let counters = Arc::new(Counters::default());
         let begun = Instant::now();
         let mut restore_time = None;
+        let mut restored = start.clone();
         loop {
             let attempt_begun = Instant::now();
             let on_running = || {
@@ -69,19 +70,33 @@ impl Job<'_> {
                     restore_time = Some(attempt_begun.elapsed());
                 }
             };
-            let result = self.attempt(restored.clone(), counters.clone(), &mut history, on_running);
+            let result =
+                self.attempt(restored.clone(), counters.clone(), &mut history, on_running);
             let Err(error) = result else { break };
+            restored = self.recover(error, &mut history, start.as_ref())?;
+        }
+        Ok(self.report(&history, &counters, restored_from, begun.elapsed(), restore_time))
+    }
+
+    /// Decides whether there is another attempt, and where it starts.
+    fn recover(
+        &self,
+        mut error: Error,
+        history: &mut History,
+        start: Option<&Arc<JobCheckpoint>>,
+    ) -> Result<Option<Arc<JobCheckpoint>>> {
+        loop {
             if is_final(&error) || history.restarts >= self.config.restart.max_restarts {
                 return Err(error);
             }
             history.restarts += 1;
             tracing::warn!(%error, restart = history.restarts, "the job recovers");
             std::thread::sleep(self.config.restart.delay);
-            // Only the store knows what is complete: an answer may have been lost.
-            history.reload(&self.runtime)?;
-            restored = history.retained.back().cloned().map(Arc::new);
+            match self.runtime.block_on(history.recovery_point(start)) {
+                Ok(restored) => return Ok(restored),
+                Err(unreadable) => error = unreadable,
+            }
         }
-        Ok(self.report(&history, &counters, restored_from, begun.elapsed(), restore_time))
     }
 
     fn report(
@@ -107,17 +122,22 @@ impl Job<'_> {
         }
     }
 
+    /// Takes the store over from former runs and learns what they completed.
     fn history(&self, store: CheckpointStore) -> Result<History> {
+        let owner = uuid::Uuid::new_v4().simple().to_string();
+        // Claim first, look second: what an older run completes after this look is fenced.
+        let epoch = self.runtime.block_on(store.claim_epoch(&owner))?;
         let mut history = History {
             store,
-            next_id: CheckpointId(1),
+            epoch,
+            next_id: epoch.first_checkpoint(),
             retained: VecDeque::new(),
             unreadable: HashSet::new(),
             completed: Vec::new(),
             failed: 0,
             restarts: 0,
         };
-        history.reload(&self.runtime)?;
+        self.runtime.block_on(history.load())?;
         Ok(history)
     }
 
@@ -237,18 +257,9 @@ impl Job<'_> {
 
 impl History {
     /// Learns from the store which checkpoints are complete.
-    fn reload(&mut self, runtime: &tokio::runtime::Handle) -> Result<()> {
-        let store = self.store.clone();
-        let (newest, complete) = runtime.block_on(async {
-            Ok::<_, Error>((store.newest_number().await?, store.complete().await?))
-        })?;
-        if let Some(newest) = newest {
-            self.next_id = self.next_id.max(CheckpointId(newest.0 + 1));
-        }
-        self.retained.clear();
-        self.unreadable.clear();
-        for id in complete {
-            match runtime.block_on(store.read(id)) {
+    async fn load(&mut self) -> Result<()> {
+        for id in self.store.complete().await? {
+            match self.store.read(id).await {
                 Ok(checkpoint) => self.retained.push_back(checkpoint),
                 Err(error) if error.is_retryable() => return Err(error),
                 Err(error) => {
@@ -258,6 +269,24 @@ impl History {
             }
         }
         Ok(())
+    }
+
+    /// Where an attempt starts after a failure: at the newest checkpoint that this run has
+    /// completed (only the store knows: an answer may have been lost), otherwise where the run
+    /// itself started. A damaged one is an error: its output is published already, so silently
+    /// starting before it would publish that again.
+    async fn recovery_point(
+        &mut self,
+        start: Option<&Arc<JobCheckpoint>>,
+    ) -> Result<Option<Arc<JobCheckpoint>>> {
+        let first = self.epoch.first_checkpoint();
+        let newest = self.store.complete().await?.into_iter().rfind(|&id| id >= first);
+        let Some(newest) = newest else { return Ok(start.cloned()) };
+        let checkpoint = self.store.read(newest).await?;
+        if self.retained.back().is_none_or(|last| last.id < newest) {
+            self.retained.push_back(checkpoint.clone());
+        }
+        Ok(Some(Arc::new(checkpoint)))
     }
 }
 

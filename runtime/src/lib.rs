@@ -16,7 +16,7 @@ mod task;
 mod vec_source;
 mod window;
 
-pub use checkpoint::{CheckpointStore, JobCheckpoint, TaskSnapshot};
+pub use checkpoint::{CheckpointStore, Epoch, JobCheckpoint, TaskSnapshot};
 pub use config::{CheckpointConfig, JobConfig, RestartStrategy, RestoreFrom};
 pub use graph::{JobGraph, KeyedStream, Stream, Union};
 pub use job::run;

@@ -16,6 +16,8 @@ pub struct Progress {
     pub checkpoints: u64,
     /// The latest complete checkpoint.
     pub latest: Option<CheckpointId>,
+    /// The checkpoint that this run completed last; each is told of at least once.
+    pub last_checkpoint: Option<CheckpointStats>,
     /// Recoveries so far.
     pub restarts: u32,
 }

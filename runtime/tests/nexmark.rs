@@ -1,6 +1,8 @@
 //! The auction benchmark as its users run it: a process, with crashes and restores.
 
-use std::path::Path;
+#![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
+
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
@@ -12,7 +14,7 @@ const QUERIES: [&str; 5] = ["q4", "q5", "q7", "q8", "q11"];
 
 /// Builds the program, which takes no time when it is up to date, and returns its path.
 fn program() -> &'static Path {
-    static PROGRAM: OnceLock<std::path::PathBuf> = OnceLock::new();
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         // target/<profile>/deps/nexmark-<hash>
         let this = std::env::current_exe().unwrap();

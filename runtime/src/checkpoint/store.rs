@@ -1,19 +1,20 @@
 //! Where checkpoints live: one folder each, committed by one conditional write.
 //!
 //! ```text
-//! chk-0000000007/                      objects of checkpoint 7, written by the backends
-//! chk-0000000007/metadata              JobCheckpoint; its existence makes the checkpoint complete
+//! chk-00002-000000007/             objects of checkpoint 7 of run 2, written by the backends
+//! chk-00002-000000007/metadata     JobCheckpoint; its existence makes the checkpoint complete
 //! ```
 //!
-//! The metadata is created if absent, so of two runs that think they own the job one wins; the other
-//! is fenced. Objects have names that are never reused, so a run that died leaves nothing that
-//! another one could take for its own.
+//! The metadata is created if absent, and then the run's epoch is checked (see `epoch.rs`), so of
+//! two runs that think they own the job only the newer one publishes. Objects have names that are
+//! never reused, so a run that died leaves nothing that another one could take for its own.
 
 use std::collections::HashSet;
 
 use opendal::Operator;
 use weir_state_api::{CheckpointId, Error, ErrorKind, Result};
 
+use super::epoch::Epoch;
 use super::metadata::JobCheckpoint;
 
 /// The checkpoints of one job in an object store.
@@ -35,7 +36,22 @@ impl CheckpointStore {
 
     /// The folder of a checkpoint.
     pub fn directory(id: CheckpointId) -> String {
-        format!("chk-{:010}/", id.0)
+        let (epoch, number) = Epoch::split(id);
+        format!("chk-{epoch:05}-{number:09}/")
+    }
+
+    /// The checkpoint whose folder has this name (with or without a `/` at its end).
+    ///
+    /// ```
+    /// use weir_runtime::CheckpointStore;
+    ///
+    /// let id = CheckpointStore::parse_directory("chk-00002-000000007").unwrap();
+    /// assert_eq!(CheckpointStore::directory(id), "chk-00002-000000007/");
+    /// assert_eq!(CheckpointStore::parse_directory("elsewhere"), None);
+    /// ```
+    pub fn parse_directory(name: &str) -> Option<CheckpointId> {
+        let (epoch, number) = name.strip_prefix("chk-")?.trim_end_matches('/').split_once('-')?;
+        Epoch::join(epoch.parse().ok()?, number.parse().ok()?)
     }
 
     fn metadata_path(id: CheckpointId) -> String {
@@ -43,15 +59,15 @@ impl CheckpointStore {
     }
 
     fn id_of(path: &str) -> Option<CheckpointId> {
-        let number = path.strip_prefix("chk-")?.split('/').next()?;
-        number.parse().ok().map(CheckpointId)
+        Self::parse_directory(path.split_once('/')?.0)
     }
 
-    async fn paths(&self) -> Result<Vec<String>> {
-        let entries = match self.operator.list_with("").recursive(true).await {
+    /// The objects below a folder, at any depth.
+    pub(crate) async fn paths_under(&self, folder: &str) -> Result<Vec<String>> {
+        let entries = match self.operator.list_with(folder).recursive(true).await {
             Ok(entries) => entries,
             Err(error) if error.kind() == opendal::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(Error::store("list", "chk-*", error)),
+            Err(error) => return Err(Error::store("list", folder, error)),
         };
         let paths = entries.iter().map(opendal::Entry::path);
         Ok(paths.filter(|path| !path.ends_with('/')).map(String::from).collect())
@@ -63,7 +79,7 @@ impl CheckpointStore {
     /// Those of listing.
     pub async fn complete(&self) -> Result<Vec<CheckpointId>> {
         let mut ids: Vec<_> = self
-            .paths()
+            .paths_under("")
             .await?
             .iter()
             .filter(|path| path.ends_with("/metadata"))
@@ -71,14 +87,6 @@ impl CheckpointStore {
             .collect();
         ids.sort();
         Ok(ids)
-    }
-
-    /// The newest number in use, complete or not; new checkpoints go above it.
-    ///
-    /// # Errors
-    /// Those of listing.
-    pub async fn newest_number(&self) -> Result<Option<CheckpointId>> {
-        Ok(self.paths().await?.iter().filter_map(|path| Self::id_of(path)).max())
     }
 
     /// Reads a complete checkpoint.
@@ -112,13 +120,22 @@ impl CheckpointStore {
         }
     }
 
-    /// Completes a checkpoint by creating its metadata.
+    /// Completes a checkpoint by creating its metadata, in the name of the run with this epoch.
     ///
     /// # Errors
-    /// [`Fenced`](ErrorKind::Fenced) when another run has completed a checkpoint of this number;
+    /// [`Fenced`](ErrorKind::Fenced) when a newer run owns the store: publish nothing;
     /// [`Indeterminate`](ErrorKind::Indeterminate) when the store does not say whether the write
     /// happened: treat the checkpoint as neither complete nor failed.
-    pub async fn commit(&self, checkpoint: &JobCheckpoint) -> Result<()> {
+    pub async fn commit(&self, checkpoint: &JobCheckpoint, epoch: Epoch) -> Result<()> {
+        self.create_metadata(checkpoint).await?;
+        self.check_epoch(epoch).await.map_err(|error| match error.kind() {
+            ErrorKind::Fenced => error,
+            // Complete, but perhaps not ours to publish.
+            _ => unknown_outcome(checkpoint.id, error),
+        })
+    }
+
+    async fn create_metadata(&self, checkpoint: &JobCheckpoint) -> Result<()> {
         let path = Self::metadata_path(checkpoint.id);
         let bytes = checkpoint.to_bytes();
         let written = self.operator.write_with(&path, bytes).if_not_exists(true).await;
@@ -137,12 +154,10 @@ impl CheckpointStore {
             Err(absent) if absent.kind() == opendal::ErrorKind::NotFound => {
                 Err(Error::store("complete the checkpoint", &path, error))
             }
-            Err(_) => Err(Error::new(
-                ErrorKind::Indeterminate,
-                format!("whether checkpoint {} is complete is unknown", checkpoint.id),
-            )
-            .object(path)
-            .source(error)),
+            Err(_) => Err(unknown_outcome(
+                checkpoint.id,
+                Error::store("complete the checkpoint", &path, error),
+            )),
         }
     }
 
@@ -159,7 +174,7 @@ impl CheckpointStore {
         untouched: &HashSet<CheckpointId>,
         running: CheckpointId,
     ) -> Result<usize> {
-        let doomed = unreachable_paths(&self.paths().await?, retained, untouched, running);
+        let doomed = unreachable_paths(&self.paths_under("").await?, retained, untouched, running);
         for path in &doomed {
             self.operator
                 .delete(path)
@@ -177,6 +192,13 @@ impl CheckpointStore {
         }
         Ok(doomed.len())
     }
+}
+
+fn unknown_outcome(id: CheckpointId, source: Error) -> Error {
+    Error::new(ErrorKind::Indeterminate, "whether the checkpoint is complete is unknown")
+        .object(CheckpointStore::directory(id))
+        .source(source)
+        .advice("look into the store again before acting on either assumption")
 }
 
 /// The decision of the collector: everything that is not reachable, metadata first.
@@ -243,23 +265,23 @@ mod tests {
     #[test]
     fn only_unreachable_objects_of_finished_checkpoints_go_metadata_first() {
         let paths: Vec<String> = [
-            "chk-0000000001/a",
-            "chk-0000000001/shared",
-            "chk-0000000001/metadata",
-            "chk-0000000002/aborted",
-            "chk-0000000003/b",
-            "chk-0000000003/metadata",
-            "chk-0000000004/being-written",
-            "chk-0000000000/unreadable",
+            "chk-00000-000000001/a",
+            "chk-00000-000000001/shared",
+            "chk-00000-000000001/metadata",
+            "chk-00000-000000002/aborted",
+            "chk-00000-000000003/b",
+            "chk-00000-000000003/metadata",
+            "chk-00000-000000004/being-written",
+            "chk-00000-000000000/unreadable",
             "somebody-elses/file",
         ]
         .map(String::from)
         .into();
-        let retained = [checkpoint(3, &["chk-0000000003/b", "chk-0000000001/shared"])];
+        let retained = [checkpoint(3, &["chk-00000-000000003/b", "chk-00000-000000001/shared"])];
         let untouched = HashSet::from([CheckpointId(0)]);
         assert_eq!(
             unreachable_paths(&paths, &retained, &untouched, CheckpointId(4)),
-            ["chk-0000000001/metadata", "chk-0000000001/a", "chk-0000000002/aborted"]
+            ["chk-00000-000000001/metadata", "chk-00000-000000001/a", "chk-00000-000000002/aborted"]
         );
     }
 
@@ -268,23 +290,46 @@ mod tests {
         let store = CheckpointStore::new(Environment::in_memory().store);
         let mine = checkpoint(1, &[]);
         let theirs = JobCheckpoint { attempt: "they".into(), ..mine.clone() };
-        block_on(store.commit(&mine)).unwrap();
-        block_on(store.commit(&mine)).unwrap();
-        assert_eq!(block_on(store.commit(&theirs)).unwrap_err().kind(), ErrorKind::Fenced);
+        let epoch = block_on(store.claim_epoch("me")).unwrap();
+        block_on(store.commit(&mine, epoch)).unwrap();
+        block_on(store.commit(&mine, epoch)).unwrap();
+        let error = block_on(store.commit(&theirs, epoch)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Fenced);
         assert_eq!(block_on(store.read(CheckpointId(1))).unwrap(), mine);
+    }
+
+    #[test]
+    fn an_overtaken_run_completes_nothing_and_reusing_a_collected_number_does_not_help() {
+        let store = CheckpointStore::new(Environment::in_memory().store);
+        let old = block_on(store.claim_epoch("old")).unwrap();
+        block_on(store.commit(&checkpoint(1, &[]), old)).unwrap();
+        let new = block_on(store.claim_epoch("new")).unwrap();
+        let error = block_on(store.commit(&checkpoint(2, &[]), old)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Fenced, "{error}");
+        // The new run completes its own, above, and collects what the old one left.
+        let first = new.first_checkpoint();
+        let mine = JobCheckpoint { id: first, ..checkpoint(0, &[]) };
+        block_on(store.commit(&mine, new)).unwrap();
+        block_on(store.collect(&[mine], &HashSet::new(), CheckpointId(first.0 + 1))).unwrap();
+        assert_eq!(block_on(store.complete()).unwrap(), [first]);
+        assert_eq!(
+            block_on(store.commit(&checkpoint(1, &[]), old)).unwrap_err().kind(),
+            ErrorKind::Fenced
+        );
     }
 
     #[test]
     fn a_damaged_checkpoint_is_named_and_the_others_are_offered() {
         let store = CheckpointStore::new(Environment::in_memory().store);
-        block_on(store.commit(&checkpoint(1, &[]))).unwrap();
-        block_on(store.commit(&checkpoint(2, &[]))).unwrap();
-        block_on(store.operator().write("chk-0000000002/metadata", "garbage")).unwrap();
+        let epoch = block_on(store.claim_epoch("me")).unwrap();
+        block_on(store.commit(&checkpoint(1, &[]), epoch)).unwrap();
+        block_on(store.commit(&checkpoint(2, &[]), epoch)).unwrap();
+        block_on(store.operator().write("chk-00000-000000002/metadata", "garbage")).unwrap();
         let error = block_on(store.read(CheckpointId(2))).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
-        assert_eq!(error.object_path(), Some("chk-0000000002/metadata"));
+        assert_eq!(error.object_path(), Some("chk-00000-000000002/metadata"));
         assert!(error.to_string().contains("complete checkpoints beside it: 1"), "{error}");
         assert_eq!(block_on(store.read(CheckpointId(9))).unwrap_err().kind(), ErrorKind::NotFound);
-        assert_eq!(block_on(store.newest_number()).unwrap(), Some(CheckpointId(2)));
+        assert_eq!(block_on(store.complete()).unwrap(), [CheckpointId(1), CheckpointId(2)]);
     }
 }

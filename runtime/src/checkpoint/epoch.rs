@@ -1,0 +1,158 @@
+//! Run epochs: which run owns a job's store.
+//!
+//! ```text
+//! epochs/00000002        created if absent by the second run; holds the run's name
+//! ```
+//!
+//! A run claims an epoch before it looks for a checkpoint to restore, and checks after completing a
+//! checkpoint, before anything is published, that no newer epoch was claimed. So either the newer
+//! run sees the checkpoint, or the older run learns that it is fenced and publishes nothing.
+//! Checkpoint numbers begin with the epoch: whatever an old run still completes stays below the
+//! numbers of the newer one.
+
+use weir_state_api::{CheckpointId, Error, ErrorKind, Result};
+
+use super::store::CheckpointStore;
+
+const FOLDER: &str = "epochs/";
+
+/// Checkpoints of one epoch; at ten a second, three years.
+const CHECKPOINTS_PER_EPOCH: u64 = 1_000_000_000;
+
+/// Tries to claim against runs that start at the same moment.
+const MAX_TRIES: u32 = 100;
+
+/// The number of a run of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Epoch(u64);
+
+impl Epoch {
+    /// The first checkpoint number of this run.
+    pub fn first_checkpoint(self) -> CheckpointId {
+        CheckpointId(self.0 * CHECKPOINTS_PER_EPOCH + 1)
+    }
+
+    /// The epoch and the number within it of a checkpoint.
+    pub(crate) fn split(checkpoint: CheckpointId) -> (u64, u64) {
+        (checkpoint.0 / CHECKPOINTS_PER_EPOCH, checkpoint.0 % CHECKPOINTS_PER_EPOCH)
+    }
+
+    pub(crate) fn join(epoch: u64, number: u64) -> Option<CheckpointId> {
+        if number >= CHECKPOINTS_PER_EPOCH {
+            return None;
+        }
+        epoch.checked_mul(CHECKPOINTS_PER_EPOCH)?.checked_add(number).map(CheckpointId)
+    }
+
+    fn path(self) -> String {
+        format!("{FOLDER}{:08}", self.0)
+    }
+}
+
+impl CheckpointStore {
+    /// Claims the next epoch for the run called `owner`. Every older run is fenced from now on.
+    ///
+    /// # Errors
+    /// Those of the store; [`Conflict`](ErrorKind::Conflict) when other runs keep claiming.
+    pub async fn claim_epoch(&self, owner: &str) -> Result<Epoch> {
+        for _ in 0..MAX_TRIES {
+            let epoch = Epoch(self.newest_epoch().await?.map_or(1, |Epoch(newest)| newest + 1));
+            if !self.create_epoch(epoch, owner).await? {
+                continue;
+            }
+            // A claim that was slow may fall into a gap that newer ones left behind.
+            if self.newest_epoch().await? == Some(epoch) {
+                self.forget_epochs_before(epoch).await;
+                return Ok(epoch);
+            }
+        }
+        Err(Error::new(ErrorKind::Conflict, "other runs keep claiming the store")
+            .object(FOLDER)
+            .advice("see that one supervisor at a time starts the job"))
+    }
+
+    /// Fails when a newer run has claimed the store.
+    ///
+    /// # Errors
+    /// [`Fenced`](ErrorKind::Fenced) then; otherwise those of the store.
+    pub async fn check_epoch(&self, epoch: Epoch) -> Result<()> {
+        match self.newest_epoch().await? {
+            Some(newest) if newest > epoch => Err(Error::new(
+                ErrorKind::Fenced,
+                format!("run {} of the job has taken over from run {}", newest.0, epoch.0),
+            )
+            .object(newest.path())
+            .advice("stop this run: the newer one owns the job")),
+            _ => Ok(()),
+        }
+    }
+
+    async fn newest_epoch(&self) -> Result<Option<Epoch>> {
+        let paths = self.paths_under(FOLDER).await?;
+        Ok(paths.iter().filter_map(|path| Self::epoch_of(path)).max())
+    }
+
+    fn epoch_of(path: &str) -> Option<Epoch> {
+        path.strip_prefix(FOLDER)?.parse().ok().map(Epoch)
+    }
+
+    /// Whether the epoch is ours.
+    async fn create_epoch(&self, epoch: Epoch, owner: &str) -> Result<bool> {
+        let path = epoch.path();
+        let created = self.operator().write_with(&path, owner.to_string()).if_not_exists(true).await;
+        let Err(error) = created else { return Ok(true) };
+        // Whatever the error says, the write may have happened: look who owns the name.
+        match self.operator().read(&path).await {
+            Ok(found) => Ok(found.to_bytes() == owner.as_bytes()),
+            Err(_) => Err(Error::store("claim the store for this run", &path, error)),
+        }
+    }
+
+    async fn forget_epochs_before(&self, epoch: Epoch) {
+        let Ok(paths) = self.paths_under(FOLDER).await else { return };
+        for path in paths {
+            if Self::epoch_of(&path).is_some_and(|old| old < epoch)
+                && let Err(error) = self.operator().delete(&path).await
+            {
+                tracing::debug!(%error, path, "an old epoch stays; the next run tries again");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_state_api::{Environment, block_on};
+
+    #[test]
+    fn a_newer_run_fences_the_older_one_and_numbers_grow() {
+        let store = CheckpointStore::new(Environment::in_memory().store);
+        let first = block_on(store.claim_epoch("first")).unwrap();
+        block_on(store.check_epoch(first)).unwrap();
+        let second = block_on(store.claim_epoch("second")).unwrap();
+        assert!(first.first_checkpoint() < second.first_checkpoint());
+        block_on(store.check_epoch(second)).unwrap();
+        let error = block_on(store.check_epoch(first)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Fenced, "{error}");
+        let third = block_on(store.claim_epoch("third")).unwrap();
+        assert!(third > second, "forgetting old epochs does not bring their numbers back");
+    }
+
+    #[test]
+    fn a_claim_whose_answer_was_lost_is_still_ours() {
+        let store = CheckpointStore::new(Environment::in_memory().store);
+        assert!(block_on(store.create_epoch(Epoch(1), "me")).unwrap());
+        assert!(block_on(store.create_epoch(Epoch(1), "me")).unwrap());
+        assert!(!block_on(store.create_epoch(Epoch(1), "they")).unwrap());
+    }
+
+    #[test]
+    fn numbers_split_and_join() {
+        let id = Epoch(7).first_checkpoint();
+        assert_eq!(Epoch::split(id), (7, 1));
+        assert_eq!(Epoch::join(7, 1), Some(id));
+        assert_eq!(Epoch::join(7, CHECKPOINTS_PER_EPOCH), None);
+        assert_eq!(Epoch::join(u64::MAX, 1), None);
+    }
+}

@@ -1,0 +1,7 @@
+//! Failures inside a running job: it recovers, and its output is as if nothing had happened.
+
+mod counting;
+mod faults;
+mod restore_checks;
+mod restarts;
+mod windows;
