@@ -1,0 +1,206 @@
+//! A deliberately naive backend: the contract in plain `BTreeMap`s, and ways to break it.
+//!
+//! It shows a backend author what the interface asks for, and it proves that the suite can fail:
+//! with a [`Defect`] planted, some case must find it (`tests/self_check.rs`). A snapshot copies
+//! everything, so it is **not** a backend to run a job on.
+
+mod backend;
+mod instance;
+mod scan;
+mod snapshot;
+mod tables;
+
+use weir_state_api::{BackendFactory, BoxFuture, Capabilities, KeyedBackend, OpenRequest, Result};
+
+/// A mistake that real backends have made, planted on purpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Defect {
+    /// New list elements go to the front.
+    ListsGrowAtTheFront,
+    /// All namespaces are one.
+    NamespacesAreForgotten,
+    /// Key and namespace are joined without a border between them.
+    KeyAndNamespaceAreJoined,
+    /// Zero bytes count as absent.
+    EmptyValuesAreAbsent,
+    /// A failing user function removes the value.
+    FailedUpdatesClear,
+    /// A batched read answers each address only once.
+    MultiGetSkipsDuplicates,
+    /// A value that does not fit the caller's buffer is cut instead of left out.
+    GetIntoCuts,
+    /// Values of any length are accepted.
+    NoValueLimit,
+    /// Keys of other instances are accepted.
+    ForeignKeysAreAccepted,
+    /// An unknown state reads as absent.
+    UnknownStatesAreAbsent,
+    /// Scans only go upwards.
+    DescendingIsIgnored,
+    /// Excluded ends of a range are included.
+    RangeEndsAreIncluded,
+    /// Every page but the first loses its first entry.
+    PagesLoseAnEntry,
+    /// A running scan skips entries that were removed meanwhile.
+    ScansSeeLaterRemovals,
+    /// Clearing a map clears the maps of all keys that begin like its key.
+    ClearingHitsLongerKeys,
+    /// A map stays when its last entry goes.
+    EmptyMapsStay,
+    /// A key is listed once per map entry.
+    KeysAreListedPerEntry,
+    /// Listing the keys of one namespace lists those of all.
+    KeysOfAllNamespaces,
+    /// Registering ignores what is there under the name.
+    AnyRegistrationFits,
+    /// A later snapshot leaves out what was restored and not registered.
+    UnregisteredStatesAreDropped,
+    /// Registering a timer twice makes two timers.
+    TimersRepeat,
+    /// Timers come due by key group, then by time.
+    TimersByKeyGroup,
+    /// Negative times are later than positive ones.
+    TimesAreUnsigned,
+    /// A timer is due only after its time.
+    TimersAreLate,
+    /// Timers are in no snapshot.
+    TimersAreNotRestored,
+    /// The snapshot is what the state is when its task runs.
+    SnapshotsAreNotIsolated,
+    /// Snapshot objects are named after the operator only.
+    ObjectNamesRepeat,
+    /// A failed upload is reported as a success.
+    UploadFailuresAreIgnored,
+    /// A failed upload closes the instance.
+    UploadFailuresAreFatal,
+    /// Lengths and checksums are not looked at.
+    ChecksumsAreIgnored,
+    /// A missing object counts as empty.
+    MissingObjectsAreEmpty,
+    /// A handle covers only the groups that have data.
+    EmptyGroupsAreUncovered,
+    /// A restore takes all that the handles hold.
+    RestoreTakesForeignGroups,
+    /// A restore reads only the first handle.
+    RestoreReadsOneHandle,
+    /// The handle has no watermark.
+    WatermarksAreLost,
+    /// A restore checks nothing up front.
+    RestoreChecksNothing,
+    /// News about an unknown checkpoint is an error.
+    UnknownCheckpointsFail,
+    /// News of completion forgets timers that are due by then.
+    CompletionDropsTimers,
+}
+
+impl Defect {
+    /// All of them.
+    pub const ALL: &[Defect] = &[
+        Defect::ListsGrowAtTheFront,
+        Defect::NamespacesAreForgotten,
+        Defect::KeyAndNamespaceAreJoined,
+        Defect::EmptyValuesAreAbsent,
+        Defect::FailedUpdatesClear,
+        Defect::MultiGetSkipsDuplicates,
+        Defect::GetIntoCuts,
+        Defect::NoValueLimit,
+        Defect::ForeignKeysAreAccepted,
+        Defect::UnknownStatesAreAbsent,
+        Defect::DescendingIsIgnored,
+        Defect::RangeEndsAreIncluded,
+        Defect::PagesLoseAnEntry,
+        Defect::ScansSeeLaterRemovals,
+        Defect::ClearingHitsLongerKeys,
+        Defect::EmptyMapsStay,
+        Defect::KeysAreListedPerEntry,
+        Defect::KeysOfAllNamespaces,
+        Defect::AnyRegistrationFits,
+        Defect::UnregisteredStatesAreDropped,
+        Defect::TimersRepeat,
+        Defect::TimersByKeyGroup,
+        Defect::TimesAreUnsigned,
+        Defect::TimersAreLate,
+        Defect::TimersAreNotRestored,
+        Defect::SnapshotsAreNotIsolated,
+        Defect::ObjectNamesRepeat,
+        Defect::UploadFailuresAreIgnored,
+        Defect::UploadFailuresAreFatal,
+        Defect::ChecksumsAreIgnored,
+        Defect::MissingObjectsAreEmpty,
+        Defect::EmptyGroupsAreUncovered,
+        Defect::RestoreTakesForeignGroups,
+        Defect::RestoreReadsOneHandle,
+        Defect::WatermarksAreLost,
+        Defect::RestoreChecksNothing,
+        Defect::UnknownCheckpointsFail,
+        Defect::CompletionDropsTimers,
+    ];
+}
+
+/// Opens reference backends.
+#[derive(Debug, Clone)]
+pub struct ReferenceBackendFactory {
+    options: Options,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Options {
+    defect: Option<Defect>,
+    pends: bool,
+    max_value_len: u64,
+}
+
+impl Options {
+    fn has(self, defect: Defect) -> bool {
+        self.defect == Some(defect)
+    }
+
+    fn capabilities(self) -> Capabilities {
+        Capabilities::minimal().with_never_pends(!self.pends).with_max_value_len(self.max_value_len)
+    }
+}
+
+impl Default for ReferenceBackendFactory {
+    /// Correct, never pending, values up to 1 MiB.
+    fn default() -> Self {
+        ReferenceBackendFactory {
+            options: Options { defect: None, pends: false, max_value_len: 1 << 20 },
+        }
+    }
+}
+
+impl ReferenceBackendFactory {
+    /// Plants a defect.
+    #[must_use]
+    pub fn with_defect(mut self, defect: Defect) -> Self {
+        self.options.defect = Some(defect);
+        self
+    }
+
+    /// Makes every read, scan and poll pend once, as on remote storage.
+    #[must_use]
+    pub fn pending(mut self) -> Self {
+        self.options.pends = true;
+        self
+    }
+}
+
+impl BackendFactory for ReferenceBackendFactory {
+    fn name(&self) -> &str {
+        snapshot::BACKEND
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.options.capabilities()
+    }
+
+    fn open(&self, request: OpenRequest) -> BoxFuture<'static, Result<Box<dyn KeyedBackend>>> {
+        let options = self.options;
+        Box::pin(async move {
+            let tables = snapshot::restore(&request, options).await?;
+            let backend = instance::ReferenceBackend::new(request, tables, options);
+            Ok(Box::new(backend) as Box<dyn KeyedBackend>)
+        })
+    }
+}
