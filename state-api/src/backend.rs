@@ -34,7 +34,8 @@ pub enum Lookup<'a> {
     /// The bytes, lent by the backend until its next call. Zero bytes are a value too.
     Found(&'a [u8]),
     /// The answer needs remote I/O. The future is independent of the backend; it sees the state as
-    /// of the call.
+    /// of the call. Any thread may poll it: the backend runs the I/O through the environment's
+    /// spawner, and the future only waits for it.
     Pending(BoxFuture<'static, Result<Option<Bytes>>>),
 }
 
@@ -79,7 +80,8 @@ impl fmt::Debug for Updated {
     }
 }
 
-/// A function over the stored bytes: old value in, change out, new bytes into the buffer.
+/// A function over the stored bytes: old value in, change out, new bytes into the buffer. A backend
+/// calls it at most once.
 ///
 /// An error leaves the entry as it was.
 pub type UpdateFn<'f> = dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> Result<Change> + 'f;
@@ -308,7 +310,8 @@ pub trait KeyedBackend: Send + fmt::Debug {
     }
 
     /// Reads many byte strings at once: answers that are in memory go to `values` now, the returned
-    /// future (if any) yields the others as (index, value) pairs, its I/O overlapped.
+    /// future (if any) yields the others as (index, value) pairs. A backend whose reads pend
+    /// overrides it to overlap their I/O; this default awaits them one after the other.
     ///
     /// # Errors
     /// Those of [`get`](KeyedBackend::get), for the first address that fails.
@@ -348,7 +351,8 @@ pub trait KeyedBackend: Send + fmt::Debug {
     ///
     /// # Errors
     /// See the trait; [`TooLarge`](ErrorKind::TooLarge) when the whole would exceed
-    /// [`max_value_len`](Capabilities::max_value_len) and the backend can know it.
+    /// [`max_value_len`](Capabilities::max_value_len). A backend that appends without knowing the
+    /// whole reports it at the first call that can know, never by a read that fails.
     fn append(&mut self, at: &Address<'_>, value: &[u8]) -> Result<()>;
 
     /// Reads, changes and writes one byte string in one access.

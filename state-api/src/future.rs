@@ -82,7 +82,8 @@ impl<'a, T> StateFuture<'a, T> {
         }
     }
 
-    /// Calls `wake` with the result: at once when it is ready, otherwise from the spawner.
+    /// Calls `wake` with the result: at once when it is ready, otherwise from the spawner; exactly
+    /// once, with an error also when the work panics or the spawner drops it.
     ///
     /// For engines that neither await nor block: hand in a closure that re-activates the operator.
     pub fn on_ready(self, spawner: &dyn Spawner, wake: impl FnOnce(Result<T>) + Send + 'static)
@@ -92,7 +93,9 @@ impl<'a, T> StateFuture<'a, T> {
     {
         match self.0 {
             Inner::Ready(result) => wake(result),
-            Inner::Pending(future) => spawner.spawn(Box::pin(async move { wake(future.await) })),
+            Inner::Pending(future) => {
+                crate::environment::spawn_with_reply(spawner, future, wake);
+            }
             Inner::Taken => wake(Err(taken())),
         }
     }

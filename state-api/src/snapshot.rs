@@ -75,7 +75,8 @@ impl SnapshotRequest {
 
 /// The asynchronous part of a snapshot.
 ///
-/// Run it on any thread or executor. Dropping it abandons the snapshot.
+/// Run it on any thread where the store's client can run: OpenDAL's services for local files and
+/// HTTP need a tokio context, the one in memory needs none. Dropping it abandons the snapshot.
 #[must_use = "a snapshot is only written when its task runs"]
 pub struct SnapshotTask(BoxFuture<'static, Result<SnapshotHandle>>);
 
@@ -94,13 +95,14 @@ impl SnapshotTask {
         self.0.await
     }
 
-    /// Writes the snapshot from the spawner, then calls `done`.
+    /// Writes the snapshot from the spawner, then calls `done`: exactly once, with an error also when
+    /// the work panics or the spawner drops it.
     pub fn run_on(
         self,
         spawner: &dyn Spawner,
         done: impl FnOnce(Result<SnapshotHandle>) + Send + 'static,
     ) {
-        spawner.spawn(Box::pin(async move { done(self.0.await) }));
+        crate::environment::spawn_with_reply(spawner, self.0, done);
     }
 }
 
