@@ -34,6 +34,16 @@ pub(crate) fn at(year: i64, month: i64, day: i64, hour: i64, minute: i64) -> Opt
     Some((years + months + day - 1) * DAY + hour * HOUR + minute)
 }
 
+/// `time` in milliseconds, as the runtime counts event time.
+pub(crate) fn millis(time: Minutes) -> i64 {
+    time * 60_000
+}
+
+/// The minute that a time in milliseconds is in.
+pub(crate) fn minutes(millis: i64) -> Minutes {
+    millis.div_euclid(60_000)
+}
+
 /// The day, counted from 0, that `time` is in.
 pub(crate) fn day(time: Minutes) -> i64 {
     time.div_euclid(DAY)

@@ -1,0 +1,152 @@
+//! Running a job the way the options say.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use weir_runtime::{CheckpointConfig, JobConfig, JobGraph, RestoreFrom, Source, Storage};
+use weir_state_api::{Error, ErrorKind, Result};
+
+use super::crash::{CrashPoint, Crashing, EXIT_CODE};
+use super::display::Display;
+use super::figures::thousands;
+use super::options::CommonOptions;
+use super::places::Places;
+use super::recorder::Recorder;
+use super::restore::Restore;
+use super::summary::Summary;
+use super::table::{Column, table};
+use super::verify::verify;
+
+/// One run of a job: prepared before the graph is built, which takes sources and output from it.
+pub(crate) struct Run {
+    options: CommonOptions,
+    places: Arc<Places>,
+    storage: Storage,
+    recorder: Arc<Recorder>,
+    crash: Option<Arc<CrashPoint>>,
+}
+
+impl Run {
+    /// Prepares a run of the job named `job`. Options that do not go together end the process with
+    /// status 2.
+    pub(crate) fn prepare(job: &str, options: &CommonOptions) -> Result<Self> {
+        if let Err(error) = options.check() {
+            error.exit();
+        }
+        let places = Arc::new(Places::of(options)?);
+        let storage = Storage::open(&places.checkpoints)?;
+        let recorder = Arc::new(Recorder::new());
+        let crash = options.crash_after.map(|after| {
+            let (job, options) = (job.to_owned(), options.clone());
+            let (places, recorder) = (places.clone(), recorder.clone());
+            Arc::new(CrashPoint::new(after, move |read| {
+                last_words(&job, read, &options, &places, &recorder);
+            }))
+        });
+        Ok(Run { options: options.clone(), places, storage, recorder, crash })
+    }
+
+    /// A source that crashes the process when it is time.
+    pub(crate) fn source<S: Source>(&self, source: S) -> Crashing<S> {
+        Crashing::at(self.crash.clone(), source)
+    }
+
+    /// The folder for the sink.
+    pub(crate) fn output(&self) -> &Path {
+        &self.places.output
+    }
+
+    /// Runs the job to the end of its input, then prints the summary. `records` is how many there
+    /// are in all sources; `expected` evaluates them the plain way, for `--verify`.
+    pub(crate) fn execute<L: IntoIterator<Item = String>>(
+        &self,
+        graph: &JobGraph,
+        records: u64,
+        expected: impl FnOnce() -> Result<L>,
+    ) -> Result<()> {
+        let total = self.options.restore.is_none().then_some(records);
+        let display = Arc::new(Display::new(total));
+        let (recorder, shown) = (self.recorder.clone(), display.clone());
+        let mut config = self.config();
+        config.on_progress = Some(Arc::new(move |progress| {
+            recorder.note(progress);
+            shown.show(progress);
+        }));
+        let report = weir_runtime::run(graph, config);
+        display.finish();
+        let mut summary = Summary::of(&report?, &self.options, &self.places)?;
+        let verified = match self.options.verify {
+            true => Some(expected().and_then(|lines| verify(self.output(), lines))),
+            false => None,
+        };
+        summary.verified = verified.as_ref().map(Result::is_ok);
+        print(&summary, self.options.json)?;
+        self.notes(&summary);
+        verified.transpose().map(drop)
+    }
+
+    /// What may not be as it was meant.
+    fn notes(&self, summary: &Summary) {
+        if let Some(after) = self.options.crash_after {
+            eprintln!("note: the input ended before {after} records were read: no crash");
+        }
+        if self.options.restore.is_some() && summary.restored_from.is_none() {
+            eprintln!("note: there was no complete checkpoint: started from the beginning");
+        }
+    }
+
+    fn config(&self) -> JobConfig {
+        let restore = self.options.restore.as_ref();
+        JobConfig {
+            parallelism: self.options.parallelism,
+            backend: self.options.backend.factory(),
+            storage: self.storage.clone(),
+            checkpoints: CheckpointConfig {
+                interval: self.options.checkpoint_interval,
+                ..CheckpointConfig::default()
+            },
+            restore: restore.map_or(RestoreFrom::Fresh, Restore::starting_point),
+            ..JobConfig::default()
+        }
+    }
+}
+
+/// What a process tells before it crashes.
+fn last_words(job: &str, read: u64, options: &CommonOptions, places: &Places, recorder: &Recorder) {
+    eprintln!("crash: the process ends with status {EXIT_CODE} after {} records", thousands(read));
+    if places.temporary().is_some() {
+        let output = places.output.display();
+        eprintln!(
+            "to go on: --restore latest --checkpoints {} --output {output}",
+            places.checkpoints
+        );
+    }
+    if options.json {
+        let summary = Summary::at_crash(job, read, &recorder.so_far(), options, places);
+        if let Err(error) = summary.and_then(|summary| print(&summary, true)) {
+            eprintln!("note: no summary: {error}");
+        }
+    }
+}
+
+fn print(summary: &Summary, json: bool) -> Result<()> {
+    let text = if json { summary.to_json()? + "\n" } else { readable(summary) };
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| {
+        Error::new(ErrorKind::Unavailable, "the summary cannot be printed").source(error)
+    })
+}
+
+fn readable(summary: &Summary) -> String {
+    let mut text = table(&[Column { title: &summary.job, summary }]);
+    if let Some(folder) = &summary.output.folder {
+        text += &format!("\noutput: {folder}/part-*\n");
+    }
+    match summary.verified {
+        Some(true) => text += "verified: equal to a plain evaluation of the input\n",
+        Some(false) => text += "verified: NOT equal to a plain evaluation of the input\n",
+        None => {}
+    }
+    text
+}
