@@ -26,7 +26,7 @@
 //! | [`model`] | random programs against a plain model, with crashes and rescaling |
 //! | [`harness`] | what a case works with; useful for a backend's own tests too |
 //! | [`faults`] | a store that fails on demand |
-//! | [`reference`] | a naive backend, correct or with a planted defect: proof that the suite can fail |
+//! | [`mod@reference`] | a naive backend, correct or with a planted defect: proof that the suite can fail |
 #![allow(clippy::unwrap_used, reason = "a test library: a failed unwrap is a failed case")]
 
 mod cases;
