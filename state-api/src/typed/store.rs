@@ -67,10 +67,7 @@ pub struct KeyedStore<K, C = Ordered> {
     key_type: PhantomData<fn() -> K>,
 }
 
-impl<K: Send + 'static> KeyedStore<K>
-where
-    K: OrderedType,
-{
+impl<K: OrderedType + Send + 'static> KeyedStore<K> {
     /// Opens an instance with the default key codec.
     ///
     /// # Errors
@@ -212,10 +209,7 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
     /// For this and all other registrations: [`Incompatible`](ErrorKind::Incompatible) when the name
     /// is taken by another kind or codec, in this instance or in what it was restored from. The
     /// same registration again gives the same state.
-    pub fn value<V: Send + 'static>(&mut self, name: &str) -> Result<ValueState<V>>
-    where
-        V: NativeType,
-    {
+    pub fn value<V: NativeType + Send + 'static>(&mut self, name: &str) -> Result<ValueState<V>> {
         self.value_with(name, Native)
     }
 
@@ -236,10 +230,7 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
     ///
     /// # Errors
     /// See [`value`](KeyedStore::value).
-    pub fn list<T: Send + 'static>(&mut self, name: &str) -> Result<ListState<T>>
-    where
-        T: NativeType,
-    {
+    pub fn list<T: NativeType + Send + 'static>(&mut self, name: &str) -> Result<ListState<T>> {
         self.list_with(name, Native)
     }
 
@@ -260,14 +251,10 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
     ///
     /// # Errors
     /// See [`value`](KeyedStore::value).
-    pub fn map<MK: Send + 'static, V: Send + 'static>(
+    pub fn map<MK: OrderedType + Send + 'static, V: NativeType + Send + 'static>(
         &mut self,
         name: &str,
-    ) -> Result<MapState<MK, V>>
-    where
-        MK: OrderedType,
-        V: NativeType,
-    {
+    ) -> Result<MapState<MK, V>> {
         self.map_with(name, Ordered, Native)
     }
 
@@ -296,14 +283,11 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
     ///
     /// # Errors
     /// See [`value`](KeyedStore::value).
-    pub fn reducing<V: Send + 'static>(
+    pub fn reducing<V: NativeType + Send + 'static>(
         &mut self,
         name: &str,
         reduce: impl Fn(V, V) -> Result<V, BoxError> + Send + Sync + 'static,
-    ) -> Result<ReducingState<V>>
-    where
-        V: NativeType,
-    {
+    ) -> Result<ReducingState<V>> {
         self.reducing_with(name, Native, reduce)
     }
 
@@ -354,20 +338,14 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
     ///
     /// # Errors
     /// See [`value`](KeyedStore::value).
-    pub fn timers<N: 'static>(&mut self, name: &str) -> Result<TimerState<N>>
-    where
-        N: OrderedType,
-    {
+    pub fn timers<N: OrderedType + 'static>(&mut self, name: &str) -> Result<TimerState<N>> {
         let namespace = Codec::<N>::id(&Ordered);
         let slot = self.slot(name, StateKind::Timers, namespace, None, unit())?;
         Ok(TimerState::new(slot, Ordered))
     }
 
     /// Registers states that exist once per namespace of type `N`.
-    pub fn namespaced<N: 'static>(&mut self) -> WithNamespace<'_, K, C, N>
-    where
-        N: OrderedType,
-    {
+    pub fn namespaced<N: OrderedType + 'static>(&mut self) -> WithNamespace<'_, K, C, N> {
         WithNamespace { store: self, namespace: PhantomData }
     }
 
@@ -553,9 +531,11 @@ pub struct WithNamespace<'s, K, C, N> {
     namespace: PhantomData<fn() -> N>,
 }
 
-impl<K: Send + 'static, C: Codec<K>, N: 'static> WithNamespace<'_, K, C, N>
+impl<K, C, N> WithNamespace<'_, K, C, N>
 where
-    N: OrderedType,
+    K: Send + 'static,
+    C: Codec<K>,
+    N: OrderedType + 'static,
 {
     fn slot(
         &mut self,
@@ -572,10 +552,10 @@ where
     ///
     /// # Errors
     /// See [`KeyedStore::value`].
-    pub fn value<V: Send + 'static>(self, name: &str) -> Result<Namespaced<ValueState<V>, N>>
-    where
-        V: NativeType,
-    {
+    pub fn value<V: NativeType + Send + 'static>(
+        self,
+        name: &str,
+    ) -> Result<Namespaced<ValueState<V>, N>> {
         self.value_with(name, Native)
     }
 
