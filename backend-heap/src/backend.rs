@@ -10,10 +10,11 @@ use weir_state_api::{
     TimerRef, UpdateFn, Updated, foreign_key,
 };
 
-use crate::compact_bytes::CompactBytes;
-use crate::keyed_table::{KeyedTable, Locator, Payload};
+use crate::keyed_table::{KeyedTable, Locator, Slot};
 use crate::limits::ValueLimit;
 use crate::options::HeapOptions;
+use crate::point_slot::PointSlot;
+use crate::point_table::{PointTable, SmallLookup};
 use crate::scan::{KeyScan, MapScan, fill_from_map};
 use crate::snapshot::{FrozenInstance, FrozenSection, write_snapshot};
 use crate::store::{State, Tables};
@@ -66,13 +67,77 @@ impl HeapBackend {
     /// The index of a key's group, and the state.
     #[inline]
     fn locate(&mut self, state: StateId, key: KeyRef<'_>) -> Result<(usize, &mut State)> {
+        let group = self.group_index(key)?;
+        Ok((group, self.states.get_mut(state.index()).ok_or_else(|| unknown_state(state))?))
+    }
+
+    #[inline]
+    fn group_index(&self, key: KeyRef<'_>) -> Result<usize> {
         let owned = self.request.key_groups;
-        let Some(group) = owned.index_of(key.group()) else {
-            return Err(foreign_key(key, owned));
+        owned.index_of(key.group()).ok_or_else(|| foreign_key(key, owned))
+    }
+
+    /// The table for a point access in the default namespace; `None` for all else, be it right or
+    /// wrong. The most common path, kept free of everything that the others need.
+    #[inline(always)]
+    fn plain_point_table(&self, at: &Address<'_>) -> Option<&PointTable> {
+        let group = self.request.key_groups.index_of(at.key.group())?;
+        match &self.states.get(at.state.index())?.tables {
+            Tables::Point(tables) if at.namespace.is_empty() => tables.get(group),
+            _ => None,
+        }
+    }
+
+    /// The same for writing.
+    #[inline(always)]
+    fn plain_point_table_mut(&mut self, at: &Address<'_>) -> Option<&mut PointTable> {
+        let group = self.request.key_groups.index_of(at.key.group())?;
+        match &mut self.states.get_mut(at.state.index())?.tables {
+            Tables::Point(tables) if at.namespace.is_empty() => tables.get_mut(group),
+            _ => None,
+        }
+    }
+
+    #[inline(never)]
+    fn get_any(&self, at: &Address<'_>) -> Result<Lookup<'_>> {
+        let group = self.group_index(at.key)?;
+        let state = self.state(at.state)?;
+        let locator = Locator::new(at.key, at.namespace);
+        let found = match &state.tables {
+            Tables::Point(tables) => tables[group].get(locator).map(PointSlot::value),
+            Tables::Map(tables) => tables[group].get_entry(locator, at.map_key),
+            Tables::Timers(_) => return Err(state.misused("get")),
         };
-        match self.states.get_mut(state.index()) {
-            Some(state) => Ok((group, state)),
-            None => Err(unknown_state(state)),
+        Ok(lend(found))
+    }
+
+    #[inline(never)]
+    fn put_any(&mut self, at: &Address<'_>, value: &[u8]) -> Result<()> {
+        let (group, state) = self.locate(at.state, at.key)?;
+        let locator = Locator::new(at.key, at.namespace);
+        match &mut state.tables {
+            Tables::Point(tables) => tables[group].put(locator, value),
+            Tables::Map(tables) => tables[group].put_entry(locator, at.map_key, value),
+            Tables::Timers(_) => Err(state.misused("put")),
+        }
+    }
+
+    #[inline(never)]
+    fn update_any(
+        &mut self,
+        at: &Address<'_>,
+        f: &mut UpdateFn<'_>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<()> {
+        let limit = self.limit;
+        let (group, state) = self.locate(at.state, at.key)?;
+        let locator = Locator::new(at.key, at.namespace);
+        match &mut state.tables {
+            Tables::Point(tables) => tables[group].update(locator, f, buffer, limit),
+            Tables::Map(tables) => {
+                tables[group].update_entry(locator, at.map_key, f, buffer, limit)
+            }
+            Tables::Timers(_) => Err(state.misused("update")),
         }
     }
 
@@ -116,27 +181,20 @@ impl KeyedBackend for HeapBackend {
         ids.zip(self.states.iter().map(|state| state.descriptor.clone())).collect()
     }
 
-    #[inline]
     fn get(&mut self, at: &Address<'_>) -> Result<Lookup<'_>> {
-        let (group, state) = self.locate(at.state, at.key)?;
-        let locator = Locator::new(at.key, at.namespace);
-        let found = match &state.tables {
-            Tables::Point(tables) => tables[group].get(locator).map(CompactBytes::as_slice),
-            Tables::Map(tables) => tables[group].get_entry(locator, at.map_key),
-            Tables::Timers(_) => return Err(state.misused("get")),
-        };
-        Ok(found.map_or(Lookup::Absent, Lookup::Found))
+        if let Some(table) = self.plain_point_table(at)
+            && let SmallLookup::Known(found) = table.get_small(at.key)
+        {
+            return Ok(lend(found));
+        }
+        self.get_any(at)
     }
 
-    #[inline]
     fn put(&mut self, at: &Address<'_>, value: &[u8]) -> Result<()> {
         self.limit.check(value.len())?;
-        let (group, state) = self.locate(at.state, at.key)?;
-        let locator = Locator::new(at.key, at.namespace);
-        match &mut state.tables {
-            Tables::Point(tables) => tables[group].put(locator, value),
-            Tables::Map(tables) => tables[group].put_entry(locator, at.map_key, value),
-            Tables::Timers(_) => Err(state.misused("put")),
+        match self.plain_point_table_mut(at) {
+            Some(table) => table.put(Locator::of_key(at.key), value),
+            None => self.put_any(at, value),
         }
     }
 
@@ -165,20 +223,13 @@ impl KeyedBackend for HeapBackend {
         }
     }
 
-    #[inline]
     fn update(&mut self, at: &Address<'_>, f: &mut UpdateFn<'_>) -> Result<Updated> {
         let limit = self.limit;
         let mut buffer = std::mem::take(&mut self.buffer);
-        let result = self.locate(at.state, at.key).and_then(|(group, state)| {
-            let locator = Locator::new(at.key, at.namespace);
-            match &mut state.tables {
-                Tables::Point(tables) => tables[group].update(locator, f, &mut buffer, limit),
-                Tables::Map(tables) => {
-                    tables[group].update_entry(locator, at.map_key, f, &mut buffer, limit)
-                }
-                Tables::Timers(_) => Err(state.misused("update")),
-            }
-        });
+        let result = match self.plain_point_table_mut(at) {
+            Some(table) => table.update(Locator::of_key(at.key), f, &mut buffer, limit),
+            None => self.update_any(at, f, &mut buffer),
+        };
         self.buffer = buffer;
         result.map(|()| Updated::Done)
     }
@@ -305,9 +356,14 @@ impl KeyedBackend for HeapBackend {
     }
 }
 
+#[inline(always)]
+fn lend(found: Option<&[u8]>) -> Lookup<'_> {
+    found.map_or(Lookup::Absent, Lookup::Found)
+}
+
 /// Freezes the tables and walks them: later writes copy what the walk has not passed yet.
-fn scan_tables<P: Payload + Send + Sync + 'static>(
-    tables: &mut [KeyedTable<P>],
+fn scan_tables<S: Slot + Send + Sync + 'static>(
+    tables: &mut [KeyedTable<S>],
     groups: KeyGroupRange,
     namespace: Option<&[u8]>,
     page: &mut Page,

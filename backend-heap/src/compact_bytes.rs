@@ -11,7 +11,7 @@ pub(crate) const INLINE_LEN: usize = 22;
 const MIN_GROWABLE: usize = 64;
 
 /// What an `Arc` costs beside its content: two counters.
-const ARC_OVERHEAD: usize = 16;
+pub(crate) const ARC_OVERHEAD: usize = 16;
 
 /// A byte string of 24 bytes. Cloning never copies more than those: longer content is shared, and
 /// copied only when it is changed while somebody else (a snapshot, a scan) still holds it.
@@ -53,7 +53,7 @@ impl CompactBytes {
     fn inline(first: &[u8], second: &[u8]) -> Self {
         let len = first.len() + second.len();
         let mut data = [0; INLINE_LEN];
-        data[..first.len()].copy_from_slice(first);
+        copy_short(&mut data[..first.len()], first);
         data[first.len()..len].copy_from_slice(second);
         CompactBytes::Inline { len: len as u8, data }
     }
@@ -75,7 +75,7 @@ impl CompactBytes {
         if let CompactBytes::Inline { len, data } = self
             && let Some(target) = data.get_mut(..value.len())
         {
-            target.copy_from_slice(value);
+            copy_short(target, value);
             *len = value.len() as u8;
             return;
         }
@@ -140,6 +140,16 @@ impl CompactBytes {
             CompactBytes::Fixed(bytes) => bytes.len() + ARC_OVERHEAD,
             CompactBytes::Growable(bytes) => bytes.capacity() + ARC_OVERHEAD + size_of::<Vec<u8>>(),
         }
+    }
+}
+
+/// Copies without a call the lengths that are most common: one word, one or two.
+#[inline]
+pub(crate) fn copy_short(target: &mut [u8], source: &[u8]) {
+    if let (Some(target), Ok(source)) = (target.first_chunk_mut(), <&[u8; 8]>::try_from(source)) {
+        *target = *source;
+    } else {
+        target.copy_from_slice(source);
     }
 }
 

@@ -43,7 +43,7 @@ impl<T: Clone + Default> Freezable<T> {
     }
 
     /// Whether the next write may have to copy.
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn is_frozen(&self) -> bool {
         matches!(self, Freezable::Frozen(_))
     }

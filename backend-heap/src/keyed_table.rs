@@ -11,35 +11,36 @@
 use std::sync::Arc;
 
 use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
 use weir_state_api::{KeyRef, Result, key_hash};
 
-use crate::compact_bytes::CompactBytes;
 use crate::freezable::Freezable;
 
 /// The mean number of entries of a segment at which another one is added. The fullest segment has
-/// about twice the mean: 7,168, which is what 8,192 buckets of `hashbrown` hold.
-const SEGMENT_ENTRIES: usize = 3_584;
+/// about twice the mean: 3,584, which is what 4,096 buckets of `hashbrown` hold.
+///
+/// Larger segments make the write that copies one after a snapshot slower (some 10 to 100
+/// microseconds now), smaller ones the synchronous part of a snapshot, which counts a reference to
+/// each.
+const SEGMENT_ENTRIES: usize = 1_792;
 
 /// Segments of at most this capacity are not shrunk.
 const MIN_CAPACITY: usize = 64;
 
-/// What is stored under a (key, namespace).
-pub(crate) trait Payload: Clone {
+/// An entry of a table: a key, a namespace, and what is stored there.
+pub(crate) trait Slot: Clone {
+    /// The key and the namespace.
+    fn key_and_namespace(&self) -> (&[u8], &[u8]);
+    /// Whether it is the entry looked for.
+    fn is_at(&self, at: Locator<'_>) -> bool;
     /// Physical entries in it.
     fn entry_count(&self) -> usize;
     /// Bytes on the heap; O(1).
     fn heap_bytes(&self) -> usize;
-}
 
-impl Payload for CompactBytes {
-    #[inline]
-    fn entry_count(&self) -> usize {
-        1
-    }
-    #[inline]
-    fn heap_bytes(&self) -> usize {
-        CompactBytes::heap_bytes(self)
+    /// The hash that finds it. Not stored: it is needed again only when a table grows.
+    fn hash(&self) -> u64 {
+        let (key, namespace) = self.key_and_namespace();
+        Locator::with_key_hash(key, key_hash(key), namespace).hash
     }
 }
 
@@ -58,73 +59,51 @@ impl<'a> Locator<'a> {
         Self::with_key_hash(key.bytes(), key.hash(), namespace)
     }
 
+    /// The place of a key in the default namespace: nothing is hashed.
+    #[inline(always)]
+    pub(crate) fn of_key(key: KeyRef<'a>) -> Self {
+        Locator { hash: key.hash(), key: key.bytes(), namespace: &[] }
+    }
+
     /// The same for a key whose hash was computed apart.
     #[inline]
     pub(crate) fn with_key_hash(key: &'a [u8], hash: u64, namespace: &'a [u8]) -> Self {
-        let hash = if namespace.is_empty() {
-            hash
-        } else {
-            // The hash of the key first, so that (key, namespace) and (namespace, key) differ.
-            (hash.rotate_left(23) ^ key_hash(namespace)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        };
+        let hash = if namespace.is_empty() { hash } else { mix(hash, namespace) };
         Locator { hash, key, namespace }
     }
+
+    /// The key.
+    #[inline]
+    pub(crate) fn key(&self) -> &'a [u8] {
+        self.key
+    }
+
+    /// The namespace.
+    #[inline]
+    pub(crate) fn namespace(&self) -> &'a [u8] {
+        self.namespace
+    }
 }
 
-/// One entry: a cache line.
-#[derive(Debug, Clone)]
-pub(crate) struct Slot<P> {
-    hash: u64,
-    /// The key followed by the namespace.
-    bytes: CompactBytes,
-    key_len: u32,
-    /// What is stored there.
-    pub(crate) payload: P,
-}
-
-impl<P> Slot<P> {
-    fn new(at: Locator<'_>, payload: P) -> Self {
-        Slot {
-            hash: at.hash,
-            bytes: CompactBytes::concat(at.key, at.namespace),
-            key_len: at.key.len() as u32, // keys have at most 64 KiB
-            payload,
-        }
-    }
-
-    /// The key and the namespace.
-    #[inline]
-    pub(crate) fn key_and_namespace(&self) -> (&[u8], &[u8]) {
-        self.bytes.as_slice().split_at(self.key_len as usize)
-    }
-
-    #[inline]
-    fn is_at(&self, at: Locator<'_>) -> bool {
-        if self.hash != at.hash || self.key_len as usize != at.key.len() {
-            return false;
-        }
-        let bytes = self.bytes.as_slice();
-        if at.namespace.is_empty() {
-            return bytes == at.key;
-        }
-        bytes.len() == at.key.len() + at.namespace.len()
-            && bytes.starts_with(at.key)
-            && bytes.ends_with(at.namespace)
-    }
+/// Out of line: it would weigh on the path of the default namespace.
+#[inline(never)]
+fn mix(hash: u64, namespace: &[u8]) -> u64 {
+    // Not symmetric, so that (key, namespace) and (namespace, key) differ.
+    (hash.rotate_left(23) ^ key_hash(namespace)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// A hash table of bounded size; what a snapshot shares with the writer.
-pub(crate) type Segment<P> = HashTable<Slot<P>>;
+pub(crate) type Segment<S> = HashTable<S>;
 
 /// All entries of a table as they were at one moment.
-pub(crate) type FrozenSegments<P> = Vec<Arc<Segment<P>>>;
+pub(crate) type FrozenSegments<S> = Vec<Arc<Segment<S>>>;
 
 /// What becomes of an entry; see [`KeyedTable::change`].
-pub(crate) enum Fate<P> {
+pub(crate) enum Fate<S> {
     /// It stays, as the function has left it; or stays absent.
     Keep,
     /// This is stored there.
-    Store(P),
+    Store(S),
     /// It goes.
     Remove,
 }
@@ -135,21 +114,21 @@ pub(crate) enum Fate<P> {
 /// number, otherwise in `b & (mask >> 1)`; `mask + 1` is the smallest power of two that is not below
 /// the number of segments; `len`, `entries` and `heap_bytes` are the sums over all entries.
 #[derive(Debug)]
-pub(crate) struct KeyedTable<P> {
-    segments: Vec<Freezable<Segment<P>>>,
+pub(crate) struct KeyedTable<S> {
+    segments: Vec<Freezable<Segment<S>>>,
     mask: usize,
     len: usize,
     entries: usize,
     heap_bytes: usize,
 }
 
-impl<P> Default for KeyedTable<P> {
+impl<S> Default for KeyedTable<S> {
     fn default() -> Self {
         KeyedTable { segments: Vec::new(), mask: 0, len: 0, entries: 0, heap_bytes: 0 }
     }
 }
 
-impl<P: Payload> KeyedTable<P> {
+impl<S: Slot> KeyedTable<S> {
     /// The number of (key, namespace) pairs.
     pub(crate) fn len(&self) -> usize {
         self.len
@@ -163,14 +142,19 @@ impl<P: Payload> KeyedTable<P> {
     /// Bytes held, the tables themselves included.
     pub(crate) fn memory_bytes(&self) -> usize {
         let tables: usize = self.segments.iter().map(|s| s.get().allocation_size()).sum();
-        self.heap_bytes + tables + self.segments.capacity() * size_of::<Freezable<Segment<P>>>()
+        self.heap_bytes + tables + self.segments.capacity() * size_of::<Freezable<Segment<S>>>()
     }
 
     /// Looks an entry up.
     #[inline]
-    pub(crate) fn get(&self, at: Locator<'_>) -> Option<&P> {
-        let segment = self.segments.get(self.segment_of(at.hash))?.get();
-        segment.find(at.hash, |slot| slot.is_at(at)).map(|slot| &slot.payload)
+    pub(crate) fn get(&self, at: Locator<'_>) -> Option<&S> {
+        self.segment(at.hash)?.find(at.hash, |slot| slot.is_at(at))
+    }
+
+    /// The segment in which an entry with this hash lies, if it exists.
+    #[inline(always)]
+    pub(crate) fn segment(&self, hash: u64) -> Option<&Segment<S>> {
+        self.segments.get(self.segment_of(hash)).map(Freezable::get)
     }
 
     /// Shows the payload to `f`, which may change it, and does what `f` says, in one probe.
@@ -181,63 +165,78 @@ impl<P: Payload> KeyedTable<P> {
     pub(crate) fn change(
         &mut self,
         at: Locator<'_>,
-        f: impl FnOnce(Option<&mut P>) -> Result<Fate<P>>,
+        f: impl FnOnce(Option<&mut S>) -> Result<Fate<S>>,
     ) -> Result<()> {
+        let number = self.segment_of(at.hash);
+        let Some(segment) = self.segments.get_mut(number) else {
+            return self.change_absent(number, at, f);
+        };
+        let mut candidates = segment.get_mut().iter_hash_mut(at.hash);
+        let Some(slot) = candidates.find(|slot| slot.is_at(at)) else {
+            return self.change_absent(number, at, f);
+        };
+        let before = (slot.entry_count(), slot.heap_bytes());
+        match f(Some(slot))? {
+            Fate::Keep => {}
+            Fate::Store(new) => *slot = new,
+            Fate::Remove => {
+                self.remove_counted(number, at, before);
+                return Ok(());
+            }
+        }
+        let after = (slot.entry_count(), slot.heap_bytes());
+        self.entries = self.entries - before.0 + after.0;
+        self.heap_bytes = self.heap_bytes - before.1 + after.1;
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn change_absent(
+        &mut self,
+        number: usize,
+        at: Locator<'_>,
+        f: impl FnOnce(Option<&mut S>) -> Result<Fate<S>>,
+    ) -> Result<()> {
+        let Fate::Store(slot) = f(None)? else { return Ok(()) };
+        self.entries += slot.entry_count();
+        self.heap_bytes += slot.heap_bytes();
         if self.segments.is_empty() {
             self.segments.push(Freezable::default());
         }
-        let number = self.segment_of(at.hash);
-        let segment = self.segments[number].get_mut();
-        match segment.entry(at.hash, |slot| slot.is_at(at), |slot| slot.hash) {
-            Entry::Occupied(mut entry) => {
-                let payload = &mut entry.get_mut().payload;
-                let before = (payload.entry_count(), payload.heap_bytes());
-                let fate = f(Some(payload))?;
-                if let Fate::Remove = fate {
-                    self.heap_bytes -= before.1 + entry.remove().0.bytes.heap_bytes();
-                    self.entries -= before.0;
-                    self.removed(number);
-                    return Ok(());
-                }
-                if let Fate::Store(new) = fate {
-                    *payload = new;
-                }
-                self.entries = self.entries - before.0 + payload.entry_count();
-                self.heap_bytes = self.heap_bytes - before.1 + payload.heap_bytes();
-            }
-            Entry::Vacant(entry) => {
-                if let Fate::Store(payload) = f(None)? {
-                    let slot = Slot::new(at, payload);
-                    self.entries += slot.payload.entry_count();
-                    self.heap_bytes += slot.bytes.heap_bytes() + slot.payload.heap_bytes();
-                    entry.insert(slot);
-                    self.len += 1;
-                    if self.len > self.segments.len() * SEGMENT_ENTRIES {
-                        self.split();
-                    }
-                }
-            }
-        }
+        self.len += 1;
+        let number = if self.len > self.segments.len() * SEGMENT_ENTRIES {
+            self.split();
+            self.segment_of(at.hash)
+        } else {
+            number
+        };
+        self.segments[number].get_mut().insert_unique(at.hash, slot, Slot::hash);
         Ok(())
+    }
+
+    /// Removes an entry that has these sizes in the accounts.
+    fn remove_counted(&mut self, number: usize, at: Locator<'_>, sizes: (usize, usize)) {
+        let segment = self.segments[number].get_mut();
+        if let Ok(entry) = segment.find_entry(at.hash, |slot| slot.is_at(at)) {
+            drop(entry.remove());
+            self.entries -= sizes.0;
+            self.heap_bytes -= sizes.1;
+            self.removed(number);
+        }
     }
 
     /// Removes an entry; absent is no error, and copies nothing.
     pub(crate) fn remove(&mut self, at: Locator<'_>) {
         let number = self.segment_of(at.hash);
-        let Some(segment) = self.segments.get_mut(number) else { return };
-        if segment.is_frozen() && segment.get().find(at.hash, |slot| slot.is_at(at)).is_none() {
-            return;
-        }
-        if let Ok(entry) = segment.get_mut().find_entry(at.hash, |slot| slot.is_at(at)) {
-            let (slot, _) = entry.remove();
-            self.entries -= slot.payload.entry_count();
-            self.heap_bytes -= slot.bytes.heap_bytes() + slot.payload.heap_bytes();
-            self.removed(number);
+        let Some(segment) = self.segments.get(number) else { return };
+        if let Some(slot) = segment.get().find(at.hash, |slot| slot.is_at(at)) {
+            let sizes = (slot.entry_count(), slot.heap_bytes());
+            self.remove_counted(number, at, sizes);
         }
     }
 
     /// Shares all entries as they are now: O(1) for a table of one segment.
-    pub(crate) fn freeze(&mut self) -> FrozenSegments<P> {
+    pub(crate) fn freeze(&mut self) -> FrozenSegments<S> {
         self.segments
             .iter_mut()
             .filter(|segment| !segment.get().is_empty())
@@ -262,7 +261,7 @@ impl<P: Payload> KeyedTable<P> {
         // Capacity at least halves, so this is paid for by the removals since the last time.
         if segment.capacity() > MIN_CAPACITY && segment.len() < segment.capacity() / 8 {
             let capacity = (segment.len() * 2).max(MIN_CAPACITY / 2);
-            segment.shrink_to(capacity, |slot| slot.hash);
+            segment.shrink_to(capacity, Slot::hash);
         }
     }
 
@@ -273,11 +272,29 @@ impl<P: Payload> KeyedTable<P> {
         let (mask, old) = (self.mask, new & (self.mask >> 1));
         let old = self.segments[old].get_mut();
         let mut moved = Segment::with_capacity(old.len() / 2);
-        for slot in old.extract_if(|slot| segment_bits(slot.hash) & mask == new) {
-            moved.insert_unique(slot.hash, slot, |slot| slot.hash);
+        for slot in old.extract_if(|slot| segment_bits(slot.hash()) & mask == new) {
+            moved.insert_unique(slot.hash(), slot, Slot::hash);
         }
+        old.shrink_to(old.len(), Slot::hash);
         self.segments.push(Freezable::Owned(moved));
     }
+}
+
+/// Equality by words, without a call: a call inside the probe of a hash table costs more than the
+/// comparison of a key of common length.
+#[inline(always)]
+pub(crate) fn same_bytes(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let (Some(a_last), Some(b_last)) = (a.last_chunk::<8>(), b.last_chunk::<8>()) else {
+        // Shorter than a word.
+        return a.iter().zip(b).all(|(a, b)| a == b);
+    };
+    // The last words may overlap the ones before.
+    a_last == b_last
+        && (a.len() == 8
+            || a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0).all(|(a, b)| a == b))
 }
 
 #[inline]
@@ -288,19 +305,15 @@ fn segment_bits(hash: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::point_slot::PointSlot;
 
     fn locate<'a>(key: &'a [u8], namespace: &'a [u8]) -> Locator<'a> {
         Locator::with_key_hash(key, key_hash(key), namespace)
     }
 
-    fn put(table: &mut KeyedTable<CompactBytes>, key: &[u8], namespace: &[u8], value: &[u8]) {
-        let value = CompactBytes::new(value);
-        table.change(locate(key, namespace), |_| Ok(Fate::Store(value))).unwrap();
-    }
-
-    #[test]
-    fn an_entry_is_a_cache_line() {
-        assert_eq!(size_of::<Slot<CompactBytes>>(), 64);
+    fn put(table: &mut KeyedTable<PointSlot>, key: &[u8], namespace: &[u8], value: &[u8]) {
+        let slot = PointSlot::new(locate(key, namespace), value);
+        table.change(locate(key, namespace), |_| Ok(Fate::Store(slot))).unwrap();
     }
 
     #[test]
@@ -312,10 +325,10 @@ mod tests {
             put(&mut table, key, namespace, &[index as u8]);
         }
         for (index, (key, namespace)) in pairs.into_iter().enumerate() {
-            let found = table.get(locate(key, namespace)).map(CompactBytes::as_slice);
+            let found = table.get(locate(key, namespace)).map(PointSlot::value);
             assert_eq!(found, Some(&[index as u8][..]));
         }
-        assert_eq!(table.get(locate(b"d", b"abc")), None);
+        assert!(table.get(locate(b"d", b"abc")).is_none());
     }
 
     #[test]
@@ -331,10 +344,10 @@ mod tests {
         let frozen = table.freeze();
         for i in 0..count {
             let key = i.to_be_bytes();
-            let found = table.get(locate(&key, b"")).map(CompactBytes::as_slice);
+            let found = table.get(locate(&key, b"")).map(PointSlot::value);
             assert_eq!(found, Some(&i.to_le_bytes()[..]));
             table.remove(locate(&key, b""));
-            assert_eq!(table.get(locate(&key, b"")), None);
+            assert!(table.get(locate(&key, b"")).is_none());
         }
         assert_eq!((table.len(), table.entries(), table.heap_bytes), (0, 0, 0));
         assert_eq!(table.memory_bytes(), 0);
@@ -350,7 +363,7 @@ mod tests {
         assert!(table.segments[0].is_frozen());
         put(&mut table, b"a", b"", b"2");
         put(&mut table, b"b", b"", b"3");
-        let view: Vec<_> = frozen[0].iter().map(|slot| slot.payload.as_slice()).collect();
+        let view: Vec<_> = frozen[0].iter().map(PointSlot::value).collect();
         assert_eq!(view, [b"1"]);
     }
 
@@ -359,10 +372,7 @@ mod tests {
         let mut table = KeyedTable::default();
         put(&mut table, &[1; 100], b"", &[2; 100]);
         put(&mut table, &[1; 100], b"", &[2; 300]);
-        let slots: usize = table.freeze()[0]
-            .iter()
-            .map(|slot| slot.bytes.heap_bytes() + slot.payload.heap_bytes())
-            .sum();
+        let slots: usize = table.freeze()[0].iter().map(Slot::heap_bytes).sum();
         assert_eq!((table.entries(), table.heap_bytes), (1, slots));
         let failed = table.change(locate(&[1; 100], b""), |_| {
             Err(weir_state_api::Error::new(weir_state_api::ErrorKind::UserFunction, "no"))

@@ -49,7 +49,8 @@
 //! | `compact_bytes` | byte strings of 24 bytes, short content inline, long content shared |
 //! | `freezable` | owned by the writer until it is frozen, copied on the next write |
 //! | `keyed_table` | (key, namespace) to payload: hash tables of bounded size |
-//! | `sorted_chunks` | ordered sequences, copied chunk by chunk |
+//! | `sorted_chunks`, `chunk_list` | ordered sequences, copied chunk by chunk |
+//! | `point_slot` | an entry of a point state in 32 bytes |
 //! | `point_table`, `map_table`, `timer_queue` | the three shapes of state |
 //! | `head_index` | the first timer of all key groups |
 //! | `store`, `backend` | the tables of a state, the instance |
@@ -58,6 +59,7 @@
 #![cfg_attr(test, allow(clippy::too_many_lines, reason = "a test is a script, read top down"))]
 
 mod backend;
+mod chunk_list;
 mod compact_bytes;
 mod factory;
 mod freezable;
@@ -66,6 +68,7 @@ mod keyed_table;
 mod limits;
 mod map_table;
 mod options;
+mod point_slot;
 mod point_table;
 mod scan;
 mod snapshot;

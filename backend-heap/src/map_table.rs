@@ -5,7 +5,7 @@ use std::ops::Bound;
 use weir_state_api::{Change, MapRange, Result, UpdateFn};
 
 use crate::compact_bytes::CompactBytes;
-use crate::keyed_table::{Fate, KeyedTable, Locator, Payload};
+use crate::keyed_table::{Fate, KeyedTable, Locator, Slot, same_bytes};
 use crate::limits::ValueLimit;
 use crate::sorted_chunks::{Position, SortedChunks};
 
@@ -30,13 +30,27 @@ impl MapEntry {
 
 /// The map of one (key, namespace); never empty while it is stored.
 #[derive(Debug, Clone)]
-pub(crate) struct OrderedMap {
+pub(crate) struct MapSlot {
+    /// The key followed by the namespace.
+    place: CompactBytes,
+    key_len: u32,
     entries: SortedChunks<MapEntry>,
-    /// Bytes on the heap behind the entries.
+    /// Bytes on the heap behind place and entries.
     content_bytes: usize,
 }
 
-impl Payload for OrderedMap {
+impl Slot for MapSlot {
+    #[inline]
+    fn key_and_namespace(&self) -> (&[u8], &[u8]) {
+        self.place.as_slice().split_at(self.key_len as usize)
+    }
+
+    #[inline(always)]
+    fn is_at(&self, at: Locator<'_>) -> bool {
+        let (key, namespace) = self.key_and_namespace();
+        same_bytes(key, at.key()) && same_bytes(namespace, at.namespace())
+    }
+
     fn entry_count(&self) -> usize {
         self.entries.len()
     }
@@ -46,10 +60,20 @@ impl Payload for OrderedMap {
     }
 }
 
-impl OrderedMap {
-    fn of(key: &[u8], value: &[u8]) -> Self {
-        let entry = MapEntry::new(key, value);
-        OrderedMap { content_bytes: entry.heap_bytes(), entries: SortedChunks::of(entry) }
+impl MapSlot {
+    fn new(at: Locator<'_>, map_key: &[u8], value: &[u8]) -> Self {
+        Self::with_room(at, map_key, value, 0)
+    }
+
+    fn with_room(at: Locator<'_>, map_key: &[u8], value: &[u8], more: usize) -> Self {
+        let place = CompactBytes::concat(at.key(), at.namespace());
+        let entry = MapEntry::new(map_key, value);
+        MapSlot {
+            key_len: at.key().len() as u32, // keys have at most 64 KiB
+            content_bytes: place.heap_bytes() + entry.heap_bytes(),
+            place,
+            entries: SortedChunks::of(entry, more),
+        }
     }
 
     /// The entries in order.
@@ -97,6 +121,13 @@ impl OrderedMap {
         }
     }
 
+    fn put(&mut self, key: &[u8], value: &[u8]) {
+        match self.search(key) {
+            Ok(at) => self.change(at, |old| old.set(value)),
+            Err(at) => self.insert(at, key, value),
+        }
+    }
+
     fn insert(&mut self, at: Position, key: &[u8], value: &[u8]) {
         let entry = MapEntry::new(key, value);
         self.content_bytes += entry.heap_bytes();
@@ -104,35 +135,36 @@ impl OrderedMap {
     }
 
     #[must_use = "an empty map must be removed"]
-    fn remove(&mut self, at: Position) -> Fate<OrderedMap> {
+    fn remove(&mut self, at: Position) -> Fate<MapSlot> {
         self.content_bytes -= self.entries.remove(at).heap_bytes();
         self.fate()
     }
 
     #[must_use = "an empty map must be removed"]
-    fn remove_range(&mut self, (from, to): (Position, Position)) -> Fate<OrderedMap> {
+    fn remove_range(&mut self, (from, to): (Position, Position)) -> Fate<MapSlot> {
         let removed: usize = self.entries.range(from, to).map(MapEntry::heap_bytes).sum();
         self.content_bytes -= removed;
         self.entries.remove_range(from, to);
         self.fate()
     }
 
-    fn fate(&self) -> Fate<OrderedMap> {
+    fn fate(&self) -> Fate<MapSlot> {
         if self.entries.is_empty() { Fate::Remove } else { Fate::Keep }
     }
 }
 
 /// The maps of one map state in one key group.
-pub(crate) type MapTable = KeyedTable<OrderedMap>;
+pub(crate) type MapTable = KeyedTable<MapSlot>;
 
 impl MapTable {
     /// The value under a map key.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn get_entry(&self, at: Locator<'_>, map_key: &[u8]) -> Option<&[u8]> {
         self.get(at)?.get(map_key)
     }
 
     /// Stores the value of a map key.
+    #[inline(never)]
     pub(crate) fn put_entry(
         &mut self,
         at: Locator<'_>,
@@ -140,12 +172,27 @@ impl MapTable {
         value: &[u8],
     ) -> Result<()> {
         self.change(at, |map| {
-            let Some(map) = map else { return Ok(Fate::Store(OrderedMap::of(map_key, value))) };
-            match map.search(map_key) {
-                Ok(at) => map.change(at, |old| old.set(value)),
-                Err(at) => map.insert(at, map_key, value),
-            }
+            let Some(map) = map else { return Ok(Fate::Store(MapSlot::new(at, map_key, value))) };
+            map.put(map_key, value);
             Ok(Fate::Keep)
+        })
+    }
+
+    /// Stores many entries of one map, as a restore reads them. After an error some are stored.
+    pub(crate) fn put_entries<'e>(
+        &mut self,
+        at: Locator<'_>,
+        mut entries: impl Iterator<Item = Result<(&'e [u8], &'e [u8])>>,
+    ) -> Result<()> {
+        self.change(at, |slot| {
+            if let Some(map) = slot {
+                entries.try_for_each(|entry| entry.map(|(key, value)| map.put(key, value)))?;
+                return Ok(Fate::Keep);
+            }
+            let Some((key, value)) = entries.next().transpose()? else { return Ok(Fate::Keep) };
+            let mut map = MapSlot::with_room(at, key, value, entries.size_hint().0);
+            entries.try_for_each(|entry| entry.map(|(key, value)| map.put(key, value)))?;
+            Ok(Fate::Store(map))
         })
     }
 
@@ -158,14 +205,14 @@ impl MapTable {
         limit: ValueLimit,
     ) -> Result<()> {
         self.change(at, |map| {
-            let Some(map) = map else { return Ok(Fate::Store(OrderedMap::of(map_key, more))) };
+            let Some(map) = map else { return Ok(Fate::Store(MapSlot::new(at, map_key, more))) };
             match map.search(map_key) {
                 Ok(at) => {
                     let old = map.entries.get(at).map_or(0, |entry| entry.value.as_slice().len());
                     limit.check(old + more.len())?;
                     map.change(at, |old| old.append(more));
                 }
-                Err(at) => map.insert(at, map_key, more),
+                Err(place) => map.insert(place, map_key, more),
             }
             Ok(Fate::Keep)
         })
@@ -194,6 +241,7 @@ impl MapTable {
         self.change(at, |map| Ok(map.map_or(Fate::Keep, |map| map.remove_range(bounds))))
     }
 
+    #[inline(never)]
     /// Lets `f` read, change or remove the value of a map key. `buffer` is for its output.
     pub(crate) fn update_entry(
         &mut self,
@@ -217,7 +265,7 @@ impl MapTable {
             match (change, map, found) {
                 (Change::Put, Some(map), Some(Ok(at))) => map.change(at, |old| old.set(buffer)),
                 (Change::Put, Some(map), Some(Err(at))) => map.insert(at, map_key, buffer),
-                (Change::Put, _, _) => return Ok(Fate::Store(OrderedMap::of(map_key, buffer))),
+                (Change::Put, _, _) => return Ok(Fate::Store(MapSlot::new(at, map_key, buffer))),
                 (Change::Delete, Some(map), Some(Ok(at))) => return Ok(map.remove(at)),
                 (Change::Keep | Change::Delete, _, _) => {}
             }
@@ -254,7 +302,7 @@ mod tests {
 
     #[test]
     fn bounds_follow_the_range() {
-        let mut map = OrderedMap::of(b"b", b"");
+        let mut map = MapSlot::new(Locator::with_key_hash(b"k", 0, b""), b"b", b"");
         for key in [b"d", b"f"] {
             let at = map.search(key).unwrap_err();
             map.insert(at, key, b"");

@@ -1,36 +1,56 @@
 //! Point states: one byte string per (key, namespace).
 
-use weir_state_api::{Change, Result, UpdateFn};
+use weir_state_api::{Change, KeyRef, Result, UpdateFn};
 
-use crate::compact_bytes::CompactBytes;
 use crate::keyed_table::{Fate, KeyedTable, Locator};
 use crate::limits::ValueLimit;
+use crate::point_slot::{PointSlot, SmallMatch};
 
 /// The values of one point state in one key group.
-pub(crate) type PointTable = KeyedTable<CompactBytes>;
+pub(crate) type PointTable = KeyedTable<PointSlot>;
+
+/// The outcome of [`PointTable::get_small`].
+pub(crate) enum SmallLookup<'a> {
+    /// The value, or that there is none.
+    Known(Option<&'a [u8]>),
+    /// Ask again with [`KeyedTable::get`].
+    Unknown,
+}
 
 impl PointTable {
+    /// Looks up a key in the default namespace as long as that takes nothing but slots that hold
+    /// their content: a read of a small value is a few dozen instructions then, and the processor
+    /// waits for the memory of several of them at once.
+    #[inline(always)]
+    pub(crate) fn get_small(&self, key: KeyRef<'_>) -> SmallLookup<'_> {
+        let Some(segment) = self.segment(key.hash()) else { return SmallLookup::Known(None) };
+        for slot in segment.iter_hash(key.hash()) {
+            match slot.compare_small(key.bytes()) {
+                SmallMatch::Same(value) => return SmallLookup::Known(Some(value)),
+                SmallMatch::Different => {}
+                SmallMatch::Unknown => return SmallLookup::Unknown,
+            }
+        }
+        SmallLookup::Known(None)
+    }
+
     /// Stores a value.
     #[inline]
     pub(crate) fn put(&mut self, at: Locator<'_>, value: &[u8]) -> Result<()> {
-        self.change(at, |old| match old {
-            Some(old) => {
-                old.set(value);
-                Ok(Fate::Keep)
-            }
-            None => Ok(Fate::Store(CompactBytes::new(value))),
+        self.change(at, |slot| {
+            let Some(slot) = slot else { return Ok(Fate::Store(PointSlot::new(at, value))) };
+            slot.set(value);
+            Ok(Fate::Keep)
         })
     }
 
     /// Appends to a value.
     pub(crate) fn append(&mut self, at: Locator<'_>, more: &[u8], limit: ValueLimit) -> Result<()> {
-        self.change(at, |old| match old {
-            Some(old) => {
-                limit.check(old.as_slice().len() + more.len())?;
-                old.append(more);
-                Ok(Fate::Keep)
-            }
-            None => Ok(Fate::Store(CompactBytes::new(more))),
+        self.change(at, |slot| {
+            let Some(slot) = slot else { return Ok(Fate::Store(PointSlot::new(at, more))) };
+            limit.check(slot.value().len() + more.len())?;
+            slot.append(more);
+            Ok(Fate::Keep)
         })
     }
 
@@ -44,20 +64,15 @@ impl PointTable {
         limit: ValueLimit,
     ) -> Result<()> {
         buffer.clear();
-        self.change(at, |old| {
-            let change = f(old.as_deref().map(CompactBytes::as_slice), buffer)?;
-            match (change, old) {
-                (Change::Keep, _) => Ok(Fate::Keep),
-                (Change::Delete, _) => Ok(Fate::Remove),
-                (Change::Put, old) => {
-                    limit.check(buffer.len())?;
-                    match old {
-                        Some(old) => old.set(buffer),
-                        None => return Ok(Fate::Store(CompactBytes::new(buffer))),
-                    }
-                    Ok(Fate::Keep)
-                }
+        self.change(at, |slot| {
+            match f(slot.as_deref().map(PointSlot::value), buffer)? {
+                Change::Keep => return Ok(Fate::Keep),
+                Change::Delete => return Ok(Fate::Remove),
+                Change::Put => limit.check(buffer.len())?,
             }
+            let Some(slot) = slot else { return Ok(Fate::Store(PointSlot::new(at, buffer))) };
+            slot.set(buffer);
+            Ok(Fate::Keep)
         })
     }
 }

@@ -51,18 +51,18 @@ impl Scan for MapScan {
 
 /// An enumeration of the keys of a state. It shares the tables, so it sees them as they were; each
 /// key group's table is let go as soon as it has been walked.
-pub(crate) struct KeyScan<P> {
+pub(crate) struct KeyScan<S> {
     /// The key groups still to walk, the next one last.
-    groups: Vec<(KeyGroup, FrozenSegments<P>)>,
+    groups: Vec<(KeyGroup, FrozenSegments<S>)>,
     namespace: Option<Vec<u8>>,
     /// The next bucket of the last segment of the last group.
     bucket: usize,
 }
 
-impl<P> KeyScan<P> {
+impl<S: Slot> KeyScan<S> {
     /// An enumeration of the given tables; with `namespace` of that namespace only.
     pub(crate) fn new(
-        groups: impl Iterator<Item = (KeyGroup, FrozenSegments<P>)>,
+        groups: impl Iterator<Item = (KeyGroup, FrozenSegments<S>)>,
         namespace: Option<&[u8]>,
     ) -> Self {
         let mut groups: Vec<_> = groups.collect();
@@ -98,7 +98,7 @@ impl<P> KeyScan<P> {
     }
 }
 
-impl<P: Send + Sync + 'static> Scan for KeyScan<P> {
+impl<S: Slot + Send + Sync + 'static> Scan for KeyScan<S> {
     fn next(mut self: Box<Self>, page: &mut Page) -> Result<ScanStep> {
         Ok(if self.fill(page) { ScanStep::Last } else { ScanStep::More(self) })
     }

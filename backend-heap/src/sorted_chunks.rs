@@ -4,13 +4,12 @@
 //! by binary search, scanned as one run of memory. More are a sorted list of such vectors. A
 //! `BTreeMap` would be as fast to change, but could only be copied whole: a scan or snapshot that
 //! holds on to a large map would make its next write pay for its size. Here the write copies one
-//! chunk and the list of chunk pointers (8 bytes for some 32 to 64 elements).
+//! chunk and the list of chunks (a copy of one element for some 32 to 64).
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// The most elements of a chunk.
-const CHUNK_LEN: usize = 64;
+use crate::chunk_list::{CHUNK_LEN, Chunk, Chunks};
 
 /// An ordered sequence; cloning it is O(1), and neither clone sees changes of the other.
 #[derive(Debug, Clone)]
@@ -21,19 +20,12 @@ pub(crate) enum SortedChunks<T> {
     Many(Arc<Chunks<T>>),
 }
 
-/// A list of chunks.
-#[derive(Debug, Clone)]
-pub(crate) struct Chunks<T> {
-    list: Vec<Arc<Vec<T>>>,
-    len: usize,
-}
-
 /// A place in a sequence: of an element, or the end (which is behind the last chunk). Valid until
 /// the sequence is changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Position {
-    chunk: usize,
-    index: usize,
+    pub(crate) chunk: usize,
+    pub(crate) index: usize,
 }
 
 impl Position {
@@ -49,9 +41,11 @@ impl<T> Default for SortedChunks<T> {
 }
 
 impl<T: Clone> SortedChunks<T> {
-    /// A sequence of one element.
-    pub(crate) fn of(element: T) -> Self {
-        SortedChunks::One(Arc::new(vec![element]))
+    /// A sequence of one element, with room for so many more as are likely to follow.
+    pub(crate) fn of(element: T, more: usize) -> Self {
+        let mut elements = Vec::with_capacity(more.saturating_add(1).min(CHUNK_LEN));
+        elements.push(element);
+        SortedChunks::One(Arc::new(elements))
     }
 
     /// The number of elements.
@@ -72,32 +66,31 @@ impl<T: Clone> SortedChunks<T> {
         if self.is_empty() {
             return Position::START;
         }
-        Position { chunk: self.chunks().len(), index: 0 }
+        Position { chunk: self.chunk_count(), index: 0 }
     }
 
     /// The smallest element.
     #[inline]
     pub(crate) fn first(&self) -> Option<&T> {
-        self.chunks().first()?.first()
+        self.chunk(0)?.first()
     }
 
     /// The place of the first element that is not `before`; all that are must come first.
     #[inline]
     pub(crate) fn lower_bound(&self, before: impl Fn(&T) -> bool) -> Position {
-        let chunks = self.chunks();
-        let chunk = match self {
-            SortedChunks::One(_) => 0,
-            SortedChunks::Many(_) => {
-                chunks.partition_point(|chunk| chunk.last().is_some_and(&before))
+        let (chunk, elements) = match self {
+            SortedChunks::One(elements) => (0, elements),
+            SortedChunks::Many(chunks) => {
+                let after = chunks.list.partition_point(|chunk| before(&chunk.fence));
+                let chunk = after.saturating_sub(1);
+                (chunk, &chunks.list[chunk].elements)
             }
         };
-        let index = chunks.get(chunk).map_or(0, |chunk| chunk.partition_point(before));
-        match chunks.get(chunk) {
-            Some(elements) if index == elements.len() && index > 0 => {
-                Position { chunk: chunk + 1, index: 0 }
-            }
-            _ => Position { chunk, index },
+        let index = elements.partition_point(before);
+        if index == elements.len() && index > 0 {
+            return Position { chunk: chunk + 1, index: 0 };
         }
+        Position { chunk, index }
     }
 
     /// The place of the element that compares equal, or where it would have to be inserted.
@@ -113,13 +106,13 @@ impl<T: Clone> SortedChunks<T> {
     /// The element at a place.
     #[inline]
     pub(crate) fn get(&self, at: Position) -> Option<&T> {
-        self.chunks().get(at.chunk)?.get(at.index)
+        self.chunk(at.chunk)?.get(at.index)
     }
 
     /// The place after an element's.
     #[inline]
     pub(crate) fn after(&self, at: Position) -> Position {
-        match self.chunks().get(at.chunk) {
+        match self.chunk(at.chunk) {
             Some(chunk) if at.index + 1 < chunk.len() => {
                 Position { chunk: at.chunk, index: at.index + 1 }
             }
@@ -134,13 +127,13 @@ impl<T: Clone> SortedChunks<T> {
             return Position { chunk: at.chunk, index: at.index - 1 };
         }
         let chunk = at.chunk.saturating_sub(1);
-        let len = self.chunks().get(chunk).map_or(0, |chunk| chunk.len());
+        let len = self.chunk(chunk).map_or(0, <[T]>::len);
         Position { chunk, index: len.saturating_sub(1) }
     }
 
     /// All elements in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.chunks().iter().flat_map(|chunk| chunk.iter())
+        (0..self.chunk_count()).filter_map(|chunk| self.chunk(chunk)).flatten()
     }
 
     /// The elements of `from..to` in order.
@@ -162,10 +155,15 @@ impl<T: Clone> SortedChunks<T> {
 
     /// Inserts before a place.
     pub(crate) fn insert(&mut self, at: Position, element: T) {
-        let last = self.chunks().len() - 1;
-        let (chunk, index) =
-            if at.chunk > last { (last, self.chunks()[last].len()) } else { (at.chunk, at.index) };
-        let len = self.chunks()[chunk].len();
+        let last = self.chunk_count() - 1;
+        let chunk = at.chunk.min(last);
+        let len = self.chunk(chunk).map_or(0, <[T]>::len);
+        let index = if at.chunk > last { len } else { at.index };
+        if index == 0
+            && let SortedChunks::Many(chunks) = self
+        {
+            Arc::make_mut(chunks).list[chunk].fence = element.clone();
+        }
         if len < CHUNK_LEN {
             self.chunk_mut(chunk).insert(index, element);
         } else {
@@ -209,11 +207,18 @@ impl<T: Clone> SortedChunks<T> {
         }
     }
 
-    #[inline]
-    fn chunks(&self) -> &[Arc<Vec<T>>] {
+    fn chunk_count(&self) -> usize {
         match self {
-            SortedChunks::One(chunk) => std::slice::from_ref(chunk),
-            SortedChunks::Many(chunks) => &chunks.list,
+            SortedChunks::One(_) => 1,
+            SortedChunks::Many(chunks) => chunks.list.len(),
+        }
+    }
+
+    #[inline]
+    fn chunk(&self, chunk: usize) -> Option<&[T]> {
+        match self {
+            SortedChunks::One(elements) => (chunk == 0).then_some(elements),
+            SortedChunks::Many(chunks) => chunks.list.get(chunk).map(|c| c.elements.as_slice()),
         }
     }
 
@@ -221,30 +226,33 @@ impl<T: Clone> SortedChunks<T> {
     fn chunk_mut(&mut self, chunk: usize) -> &mut Vec<T> {
         match self {
             SortedChunks::One(chunk) => Arc::make_mut(chunk),
-            SortedChunks::Many(chunks) => Arc::make_mut(&mut Arc::make_mut(chunks).list[chunk]),
+            SortedChunks::Many(chunks) => Arc::make_mut(chunks).elements_mut(chunk),
         }
     }
 
     fn insert_into_full(&mut self, chunk: usize, index: usize, element: T) {
         if let SortedChunks::One(one) = self {
-            let (list, len) = (vec![std::mem::take(one)], CHUNK_LEN);
+            let (elements, len) = (std::mem::take(one), CHUNK_LEN);
+            let list = vec![Chunk { fence: elements[0].clone(), elements }];
             *self = SortedChunks::Many(Arc::new(Chunks { list, len }));
         }
         let SortedChunks::Many(chunks) = self else { return };
-        let list = &mut Arc::make_mut(chunks).list;
-        if index == CHUNK_LEN && chunk + 1 == list.len() {
+        let chunks = Arc::make_mut(chunks);
+        if index == CHUNK_LEN && chunk + 1 == chunks.list.len() {
             // Elements that come in ascending order (times, sequence numbers) fill whole chunks.
-            list.push(Arc::new(vec![element]));
+            chunks.list.extend(Chunk::new(vec![element]));
             return;
         }
-        let left = Arc::make_mut(&mut list[chunk]);
+        let left = chunks.elements_mut(chunk);
         let mut right = left.split_off(CHUNK_LEN / 2);
         if index <= CHUNK_LEN / 2 {
             left.insert(index, element);
         } else {
             right.insert(index - CHUNK_LEN / 2, element);
         }
-        list.insert(chunk + 1, Arc::new(right));
+        if let Some(right) = Chunk::new(right) {
+            chunks.list.insert(chunk + 1, right);
+        }
     }
 
     /// Restores that two or more chunks are `Many`.
@@ -253,45 +261,8 @@ impl<T: Clone> SortedChunks<T> {
             && chunks.list.len() < 2
         {
             let only = Arc::make_mut(chunks).list.pop();
-            *self = SortedChunks::One(only.unwrap_or_default());
+            *self = SortedChunks::One(only.map(|chunk| chunk.elements).unwrap_or_default());
         }
-    }
-}
-
-impl<T: Clone> Chunks<T> {
-    /// Removes a chunk that became empty, or merges it with the next one when both are small.
-    fn tidy(&mut self, chunk: usize) {
-        let len = self.list[chunk].len();
-        if len == 0 {
-            self.list.remove(chunk);
-        } else if let Some(next) = self.list.get(chunk + 1)
-            && len + next.len() <= CHUNK_LEN / 2
-        {
-            let next = self.list.remove(chunk + 1);
-            Arc::make_mut(&mut self.list[chunk]).extend(next.iter().cloned());
-        }
-    }
-
-    fn remove_range(&mut self, from: Position, to: Position) {
-        if from.chunk == to.chunk {
-            let chunk = Arc::make_mut(&mut self.list[from.chunk]);
-            chunk.drain(from.index..to.index);
-            self.len -= to.index - from.index;
-            self.tidy(from.chunk);
-            return;
-        }
-        if to.index > 0 {
-            Arc::make_mut(&mut self.list[to.chunk]).drain(..to.index);
-            self.len -= to.index;
-        }
-        let mut first = from.chunk;
-        if from.index > 0 {
-            let chunk = Arc::make_mut(&mut self.list[first]);
-            self.len -= chunk.len() - from.index;
-            chunk.truncate(from.index);
-            first += 1;
-        }
-        self.len -= self.list.drain(first..to.chunk).map(|chunk| chunk.len()).sum::<usize>();
     }
 }
 
@@ -309,7 +280,12 @@ mod tests {
         assert!(chunks.range(start, end).eq(model.iter()));
         if let SortedChunks::Many(many) = chunks {
             assert!(many.list.len() > 1);
-            assert!(many.list.iter().all(|chunk| (1..=CHUNK_LEN).contains(&chunk.len())));
+            let mut lengths = many.list.iter().map(|chunk| chunk.elements.len());
+            assert!(lengths.all(|len| (1..=CHUNK_LEN).contains(&len)));
+            for pair in many.list.windows(2) {
+                let (last, first) = (pair[0].elements.last(), pair[1].elements.first());
+                assert!(last < Some(&pair[1].fence) && Some(&pair[1].fence) <= first);
+            }
         }
         let mut backwards = Vec::new();
         let mut at = end;
@@ -367,7 +343,7 @@ mod tests {
             let at = chunks.search(|other: &u16| other.cmp(&value)).unwrap_err();
             chunks.insert(at, value);
         }
-        assert_eq!(chunks.chunks().len(), 10_000_usize.div_ceil(CHUNK_LEN));
+        assert_eq!(chunks.chunk_count(), 10_000_usize.div_ceil(CHUNK_LEN));
         for value in (0..10_000).rev().step_by(2).chain((0..10_000).step_by(2)) {
             let at = chunks.search(|other: &u16| other.cmp(&value)).unwrap();
             assert_eq!(chunks.remove(at), value);

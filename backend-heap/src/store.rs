@@ -2,9 +2,9 @@
 
 use weir_state_api::{Error, ErrorKind, KeyGroupRange, StateDescriptor, StateShape};
 
-use crate::compact_bytes::CompactBytes;
 use crate::keyed_table::FrozenSegments;
-use crate::map_table::{MapTable, OrderedMap};
+use crate::map_table::{MapSlot, MapTable};
+use crate::point_slot::PointSlot;
 use crate::point_table::PointTable;
 use crate::sorted_chunks::SortedChunks;
 use crate::timer_queue::{StoredTimer, TimerQueue};
@@ -27,8 +27,8 @@ pub(crate) enum Tables {
 /// What one key group holds of one state, as it was when a snapshot began.
 #[derive(Debug)]
 pub(crate) enum FrozenTable {
-    Point(FrozenSegments<CompactBytes>),
-    Map(FrozenSegments<OrderedMap>),
+    Point(FrozenSegments<PointSlot>),
+    Map(FrozenSegments<MapSlot>),
     Timers(SortedChunks<StoredTimer>),
 }
 

@@ -164,8 +164,8 @@ fn insert_section<'a>(
         }
         Tables::Map(tables) => {
             let Some(table) = tables.get_mut(group) else { return Ok(()) };
-            decode_maps(decoder, section.records, |key, namespace, map_key, value| {
-                table.put_entry(locate(key, namespace)?, map_key, value)
+            decode_maps(decoder, section.records, |key, namespace, entries| {
+                table.put_entries(locate(key, namespace)?, entries)
             })
         }
         Tables::Timers(queue) => decode_timers(decoder, section.records, |time, key, namespace| {

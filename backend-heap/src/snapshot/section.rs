@@ -4,16 +4,16 @@
 use weir_state_api::{Millis, Result};
 
 use super::bytes::{Decoder, put_varint};
-use crate::compact_bytes::CompactBytes;
 use crate::keyed_table::Slot;
 use crate::map_table::MapEntry;
+use crate::point_slot::PointSlot;
 use crate::timer_queue::StoredTimer;
 
 /// Appends a record of a point state.
 #[inline]
-pub(crate) fn encode_point(out: &mut Vec<u8>, slot: &Slot<CompactBytes>) {
+pub(crate) fn encode_point(out: &mut Vec<u8>, slot: &PointSlot) {
     let (key, namespace) = slot.key_and_namespace();
-    let value = slot.payload.as_slice();
+    let value = slot.value();
     put_varint(out, key.len() as u64);
     put_varint(out, namespace.len() as u64);
     put_varint(out, value.len() as u64);
@@ -69,11 +69,45 @@ pub(crate) fn decode_points<'a>(
     finish(&decoder)
 }
 
-/// Reads all records of a map state; `each` gets key, namespace, map key and value of every entry.
+/// The entries of a map that is being read, in ascending order.
+#[derive(Debug)]
+pub(crate) struct MapEntries<'d, 'a> {
+    decoder: &'d mut Decoder<'a>,
+    left: u64,
+    last: Option<&'a [u8]>,
+}
+
+impl<'a> MapEntries<'_, 'a> {
+    fn read(&mut self) -> Result<(&'a [u8], &'a [u8])> {
+        let (map_key, value) = (self.decoder.varint()?, self.decoder.varint()?);
+        let (map_key, value) = (self.decoder.bytes(map_key)?, self.decoder.bytes(value)?);
+        if self.last.is_some_and(|last| last >= map_key) {
+            return Err(self.decoder.corrupt("the entries of a map are out of order"));
+        }
+        self.last = Some(map_key);
+        Ok((map_key, value))
+    }
+}
+
+impl<'a> Iterator for MapEntries<'_, 'a> {
+    type Item = Result<(&'a [u8], &'a [u8])>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        Some(self.read())
+    }
+
+    /// What the record says; nobody may allocate that much because of it.
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (usize::try_from(self.left).unwrap_or(usize::MAX), None)
+    }
+}
+
+/// Reads all records of a map state; `each` must read all entries that it is given.
 pub(crate) fn decode_maps<'a>(
     mut decoder: Decoder<'a>,
     records: u64,
-    mut each: impl FnMut(&'a [u8], &'a [u8], &'a [u8], &'a [u8]) -> Result<()>,
+    mut each: impl FnMut(&'a [u8], &'a [u8], MapEntries<'_, 'a>) -> Result<()>,
 ) -> Result<()> {
     for _ in 0..records {
         let (key, namespace) = (decoder.varint()?, decoder.varint()?);
@@ -82,16 +116,7 @@ pub(crate) fn decode_maps<'a>(
         if entries == 0 {
             return Err(decoder.corrupt("a map has no entry"));
         }
-        let mut last = None;
-        for _ in 0..entries {
-            let (map_key, value) = (decoder.varint()?, decoder.varint()?);
-            let (map_key, value) = (decoder.bytes(map_key)?, decoder.bytes(value)?);
-            if last.is_some_and(|last| last >= map_key) {
-                return Err(decoder.corrupt("the entries of a map are out of order"));
-            }
-            last = Some(map_key);
-            each(key, namespace, map_key, value)?;
-        }
+        each(key, namespace, MapEntries { decoder: &mut decoder, left: entries, last: None })?;
     }
     finish(&decoder)
 }

@@ -17,6 +17,7 @@ use super::footer::{Footer, Section, StoredState, header};
 use super::section::{encode_map_entry, encode_map_head, encode_point, encode_timer};
 use super::{BACKEND_NAME, FORMAT_VERSION};
 use crate::backend::Traffic;
+use crate::keyed_table::Slot;
 use crate::store::FrozenTable;
 
 /// How much is encoded before it is handed to the store. Stores that upload in parts want 5 MiB at
@@ -173,7 +174,7 @@ impl Upload {
                     records += segment.len();
                     for slot in segment.iter() {
                         let (key, namespace) = slot.key_and_namespace();
-                        let entries = slot.payload.entries();
+                        let entries = slot.entries();
                         encode_map_head(&mut self.buffer, key, namespace, entries.len());
                         for entry in entries.iter() {
                             encode_map_entry(&mut self.buffer, entry);

@@ -1,13 +1,12 @@
-//! Random operations on one or two instances against ordered maps, with snapshots whose tasks run
-//! after later writes, and restores at another parallelism.
-#![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
+//! The instances, what they must hold, and every step on both.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use proptest::prelude::*;
 use weir_backend_heap::HeapBackendFactory;
 use weir_state_api::*;
+
+use crate::support::{as_slice, contains, drain, page_to_vec, set};
 
 const MAX_PARALLELISM: u16 = 8;
 
@@ -16,14 +15,15 @@ type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// What the instances must hold.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Model {
+pub(crate) struct Model {
     points: BTreeMap<Place, Vec<u8>>,
     maps: BTreeMap<Place, Map>,
     timers: BTreeSet<(Millis, Vec<u8>, Vec<u8>)>,
 }
 
+/// What is done in one step.
 #[derive(Debug, Clone)]
-enum Operation {
+pub(crate) enum Operation {
     Put(Place, Vec<u8>),
     Append(Place, Vec<u8>),
     Update(Place, Vec<u8>),
@@ -46,14 +46,14 @@ enum Operation {
 }
 
 /// A snapshot whose tasks have not run, or have.
-struct Snapshot {
-    model: Model,
+pub(crate) struct Snapshot {
+    pub(crate) model: Model,
     tasks: Vec<SnapshotTask>,
-    handles: Vec<SnapshotHandle>,
+    pub(crate) handles: Vec<SnapshotHandle>,
 }
 
 impl Snapshot {
-    fn run(&mut self) {
+    pub(crate) fn run(&mut self) {
         for task in self.tasks.drain(..) {
             let handle = block_on(task.run()).unwrap();
             self.handles.push(SnapshotHandle::from_bytes(&handle.to_bytes(), "x").unwrap());
@@ -62,26 +62,26 @@ impl Snapshot {
 }
 
 /// A scan in progress with what it must still yield.
-struct RunningScan {
+pub(crate) struct RunningScan {
     step: ScanStep,
     got: Vec<(Vec<u8>, Vec<u8>)>,
     wanted: Vec<(Vec<u8>, Vec<u8>)>,
     ordered: bool,
 }
 
-struct World {
-    environment: Environment,
-    instances: Vec<Box<dyn KeyedBackend>>,
-    model: Model,
-    snapshots: Vec<Snapshot>,
-    scan: Option<RunningScan>,
+pub(crate) struct World {
+    pub(crate) environment: Environment,
+    pub(crate) instances: Vec<Box<dyn KeyedBackend>>,
+    pub(crate) model: Model,
+    pub(crate) snapshots: Vec<Snapshot>,
+    pub(crate) scan: Option<RunningScan>,
 }
 
 fn max_parallelism() -> MaxParallelism {
     MaxParallelism::new(MAX_PARALLELISM).unwrap()
 }
 
-fn open(
+pub(crate) fn open(
     environment: &Environment,
     parallelism: u16,
     handles: &[SnapshotHandle],
@@ -111,24 +111,8 @@ fn id(backend: &dyn KeyedBackend, name: &str) -> StateId {
     backend.states().into_iter().find(|(_, state)| state.name == name).unwrap().0
 }
 
-fn page_to_vec(page: &Page) -> Vec<(Vec<u8>, Vec<u8>)> {
-    page.iter().map(|(a, b)| (a.to_vec(), b.to_vec())).collect()
-}
-
-/// Runs a scan to its end.
-fn drain(mut step: ScanStep, mut page: Page) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut all = page_to_vec(&page);
-    while let ScanStep::More(scan) = step {
-        page.clear();
-        step = scan.next(&mut page).unwrap();
-        all.extend(page_to_vec(&page));
-    }
-    assert!(matches!(step, ScanStep::Last));
-    all
-}
-
 impl World {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let environment = Environment::in_memory();
         let mut world = World {
             instances: open(&environment, 1, &[]),
@@ -169,7 +153,7 @@ impl World {
         call(instance, &Address { state, key, namespace: &place.1, map_key })
     }
 
-    fn apply(&mut self, operation: Operation) {
+    pub(crate) fn apply(&mut self, operation: Operation) {
         match operation {
             Operation::Put(place, value) => {
                 self.with("point", &place, b"", |b, at| b.put(at, &value)).unwrap();
@@ -330,7 +314,7 @@ impl World {
         self.scan = Some(RunningScan { step, got: page_to_vec(&page), wanted, ordered: false });
     }
 
-    fn continue_scan(&mut self) {
+    pub(crate) fn continue_scan(&mut self) {
         let Some(mut running) = self.scan.take() else { return };
         if let ScanStep::More(scan) = running.step {
             let mut page = Page::new();
@@ -365,7 +349,7 @@ impl World {
         assert!(self.model.timers.iter().all(|timer| timer.0 > now));
     }
 
-    fn snapshot(&mut self) {
+    pub(crate) fn snapshot(&mut self) {
         let checkpoint = CheckpointId(self.snapshots.len() as u64);
         let take = |instance: &mut Box<dyn KeyedBackend>| {
             instance.snapshot(SnapshotRequest::checkpoint(checkpoint, "chk")).unwrap()
@@ -375,7 +359,7 @@ impl World {
     }
 
     /// Compares everything that the instances hold with the model; consumes the timers.
-    fn check_all(&mut self) {
+    pub(crate) fn check_all(&mut self) {
         let (mut points, mut maps) = (BTreeMap::new(), BTreeMap::new());
         let (mut point_entries, mut map_entries, mut timers) = (0, 0, 0);
         for instance in &mut self.instances {
@@ -416,122 +400,5 @@ impl World {
         assert_eq!(maps, self.model.maps);
         self.poll(Millis::MAX);
         assert!(self.model.timers.is_empty());
-    }
-}
-
-fn set<K: Ord>(map: &mut BTreeMap<K, Vec<u8>>, key: K, value: Option<Vec<u8>>) {
-    match value {
-        Some(value) => map.insert(key, value),
-        None => map.remove(&key),
-    };
-}
-
-fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
-    bound.as_ref().map(Vec::as_slice)
-}
-
-fn contains(range: MapRange<'_>, key: &[u8]) -> bool {
-    let after_start = match range.from {
-        Bound::Unbounded => true,
-        Bound::Included(from) => key >= from,
-        Bound::Excluded(from) => key > from,
-    };
-    let before_end = match range.to {
-        Bound::Unbounded => true,
-        Bound::Included(to) => key <= to,
-        Bound::Excluded(to) => key < to,
-    };
-    after_start && before_end
-}
-
-fn operations() -> impl Strategy<Value = Vec<Operation>> {
-    use Operation::*;
-    let key = prop_oneof![
-        8 => (0..12_u8).prop_map(|n| vec![n; usize::from(n % 3) + 1]),
-        1 => Just(vec![]),
-        1 => Just(vec![7; 40]),
-    ];
-    let namespace = prop_oneof![
-        4 => Just(vec![]),
-        2 => Just(vec![1]),
-        1 => Just(vec![1, 1]),
-        1 => Just(vec![2; 30]),
-    ];
-    let place = (key, namespace.clone());
-    let value = prop_oneof![
-        6 => prop::collection::vec(any::<u8>(), 0..30),
-        1 => any::<u8>().prop_map(|byte| vec![byte; 20_000]),
-    ];
-    let map_key = prop_oneof![
-        4 => (0..300_u16).prop_map(|n| n.to_be_bytes().to_vec()),
-        1 => prop::collection::vec(any::<u8>(), 0..30),
-    ];
-    let bound = prop_oneof![
-        2 => Just(Bound::Unbounded),
-        3 => map_key.clone().prop_map(Bound::Included),
-        3 => map_key.clone().prop_map(Bound::Excluded),
-    ];
-    let time = prop_oneof![4 => -5..5_i64, 1 => Just(Millis::MAX), 1 => Just(Millis::MIN)];
-    let points = prop_oneof![
-        (place.clone(), value.clone()).prop_map(|(p, v)| Put(p, v)),
-        (place.clone(), value.clone()).prop_map(|(p, v)| Append(p, v)),
-        (place.clone(), value.clone()).prop_map(|(p, v)| Update(p, v)),
-        place.clone().prop_map(Delete),
-    ];
-    let map_entry = (place.clone(), map_key.clone(), value);
-    let maps = prop_oneof![
-        map_entry.clone().prop_map(|(p, k, v)| MapPut(p, k, v)),
-        map_entry.clone().prop_map(|(p, k, v)| MapAppend(p, k, v)),
-        map_entry.prop_map(|(p, k, v)| MapUpdate(p, k, v)),
-        (place.clone(), 0..200_u16, 1..150_u16).prop_map(|(p, from, n)| MapFill(p, from, n)),
-        (place.clone(), map_key).prop_map(|(p, k)| MapDelete(p, k)),
-        (place.clone(), bound.clone(), bound.clone())
-            .prop_map(|(p, from, to)| MapDeleteRange(p, from, to)),
-    ];
-    let scans = prop_oneof![
-        2 => (place.clone(), bound.clone(), bound, any::<bool>())
-            .prop_map(|(p, from, to, descending)| StartScan(p, from, to, descending)),
-        1 => (any::<bool>(), prop::option::of(namespace)).prop_map(|(m, n)| StartKeyScan(m, n)),
-        4 => Just(ContinueScan),
-    ];
-    let timers = prop_oneof![
-        3 => (time.clone(), place.clone()).prop_map(|(t, p)| Register(t, p)),
-        1 => (time.clone(), place).prop_map(|(t, p)| DeleteTimer(t, p)),
-        1 => time.prop_map(Poll),
-    ];
-    let snapshots = prop_oneof![
-        3 => Just(Snapshot),
-        2 => any::<usize>().prop_map(RunTask),
-        1 => (1..=2_u16).prop_map(Restore),
-    ];
-    let any_operation = prop_oneof![
-        5 => points, 5 => maps, 3 => scans, 4 => timers, 2 => snapshots
-    ];
-    prop::collection::vec(any_operation, 1..120)
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
-
-    #[test]
-    fn behaves_as_ordered_maps(operations in operations()) {
-        let mut world = World::new();
-        for operation in operations {
-            world.apply(operation);
-        }
-        while world.scan.is_some() {
-            world.continue_scan();
-        }
-        world.snapshot();
-        let mut snapshots = std::mem::take(&mut world.snapshots);
-        world.check_all();
-        for snapshot in snapshots.iter_mut().rev() {
-            snapshot.run();
-            for parallelism in [1, 2, 3] {
-                world.instances = open(&world.environment, parallelism, &snapshot.handles);
-                world.model = snapshot.model.clone();
-                world.check_all();
-            }
-        }
     }
 }

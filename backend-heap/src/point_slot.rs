@@ -1,0 +1,313 @@
+//! An entry of a point state in 32 bytes: key, namespace and value together.
+//!
+//! Half a cache line, aligned, so that a read that finds its entry costs one cache miss. When the
+//! three are longer than 28 bytes together, they are one allocation, so it costs two.
+
+use std::sync::Arc;
+
+use crate::compact_bytes::{ARC_OVERHEAD, copy_short};
+use crate::keyed_table::{Locator, Slot, same_bytes};
+
+/// The longest content (key, namespace and value together) that needs no allocation.
+const SMALL_LEN: usize = 28;
+
+/// See the module. Cloning copies 32 bytes; longer content is shared until one side changes it.
+#[derive(Debug, Clone)]
+#[repr(align(32))]
+pub(crate) enum PointSlot {
+    /// All of it is here.
+    Small { key_len: u8, namespace_len: u8, value_len: u8, data: [u8; SMALL_LEN] },
+    /// Written whole; the rest of `bytes` is the value.
+    Fixed { key_len: u32, namespace_len: usize, bytes: Arc<[u8]> },
+    /// Appended to: the buffer has room for more.
+    Growable { key_len: u32, namespace_len: usize, bytes: Arc<Vec<u8>> },
+}
+
+/// The outcome of [`PointSlot::compare_small`].
+pub(crate) enum SmallMatch<'a> {
+    /// It is the entry; this is its value.
+    Same(&'a [u8]),
+    /// It is another entry.
+    Different,
+    /// The slot does not hold its content, so one has to look behind it.
+    Unknown,
+}
+
+impl PointSlot {
+    /// An entry with this value.
+    #[inline]
+    pub(crate) fn new(at: Locator<'_>, value: &[u8]) -> Self {
+        Self::of(at.key(), at.namespace(), value)
+    }
+
+    fn of(key: &[u8], namespace: &[u8], value: &[u8]) -> Self {
+        let len = key.len() + namespace.len() + value.len();
+        if len > SMALL_LEN {
+            let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
+            if let Some(bytes) = Arc::get_mut(&mut bytes) {
+                let (head, tail) = bytes.split_at_mut(key.len());
+                head.copy_from_slice(key);
+                let (head, tail) = tail.split_at_mut(namespace.len());
+                head.copy_from_slice(namespace);
+                tail.copy_from_slice(value);
+            }
+            // Keys have at most 64 KiB.
+            return PointSlot::Fixed {
+                key_len: key.len() as u32,
+                namespace_len: namespace.len(),
+                bytes,
+            };
+        }
+        let mut data = [0; SMALL_LEN];
+        let value_at = key.len() + namespace.len();
+        copy_short(&mut data[..key.len()], key);
+        data[key.len()..value_at].copy_from_slice(namespace);
+        copy_short(&mut data[value_at..len], value);
+        PointSlot::Small {
+            key_len: key.len() as u8,
+            namespace_len: namespace.len() as u8,
+            value_len: value.len() as u8,
+            data,
+        }
+    }
+
+    /// The value.
+    #[inline]
+    pub(crate) fn value(&self) -> &[u8] {
+        match self {
+            PointSlot::Small { key_len, namespace_len, value_len, data } => {
+                let start = usize::from(*key_len) + usize::from(*namespace_len);
+                data.get(start..start + usize::from(*value_len)).unwrap_or_default()
+            }
+            PointSlot::Fixed { key_len, namespace_len, bytes } => {
+                &bytes[*key_len as usize + namespace_len..]
+            }
+            PointSlot::Growable { key_len, namespace_len, bytes } => {
+                &bytes[*key_len as usize + namespace_len..]
+            }
+        }
+    }
+
+    /// Compares with a key in the default namespace, without leaving the slot.
+    #[inline(always)]
+    pub(crate) fn compare_small(&self, key: &[u8]) -> SmallMatch<'_> {
+        let PointSlot::Small { key_len, namespace_len, value_len, data } = self else {
+            return SmallMatch::Unknown;
+        };
+        let len = usize::from(*key_len);
+        if len != key.len() || *namespace_len != 0 || !starts_with_short(data, key) {
+            return SmallMatch::Different;
+        }
+        SmallMatch::Same(data.get(len..len + usize::from(*value_len)).unwrap_or_default())
+    }
+
+    /// Replaces the value, in place when its place is as long and nobody else holds it.
+    #[inline]
+    pub(crate) fn set(&mut self, value: &[u8]) {
+        if let PointSlot::Small { key_len, namespace_len, value_len, data } = self {
+            let start = usize::from(*key_len) + usize::from(*namespace_len);
+            if let Some(target) = data.get_mut(start..start + value.len()) {
+                copy_short(target, value);
+                *value_len = value.len() as u8;
+                return;
+            }
+        }
+        self.set_long(value);
+    }
+
+    #[inline(never)]
+    fn set_long(&mut self, value: &[u8]) {
+        let (key, namespace) = self.key_and_namespace();
+        let start = key.len() + namespace.len();
+        let len = start + value.len();
+        match self {
+            PointSlot::Fixed { bytes, .. } if bytes.len() == len && len > SMALL_LEN => {
+                if let Some(bytes) = Arc::get_mut(bytes) {
+                    bytes[start..].copy_from_slice(value);
+                    return;
+                }
+            }
+            PointSlot::Growable { bytes, .. } if len > SMALL_LEN => {
+                if let Some(bytes) = Arc::get_mut(bytes)
+                    && (bytes.capacity() / 4..=bytes.capacity()).contains(&len)
+                {
+                    bytes.truncate(start);
+                    bytes.extend_from_slice(value);
+                    return;
+                }
+            }
+            _ => {}
+        }
+        let (key, namespace) = self.key_and_namespace();
+        *self = PointSlot::of(key, namespace, value);
+    }
+
+    /// Appends to the value: amortised O(appended) while nobody else holds it.
+    pub(crate) fn append(&mut self, more: &[u8]) {
+        match self {
+            PointSlot::Small { key_len, namespace_len, value_len, data } => {
+                let end = [*key_len, *namespace_len, *value_len].map(usize::from).iter().sum();
+                if let Some(target) = data.get_mut(end..end + more.len()) {
+                    target.copy_from_slice(more);
+                    *value_len += more.len() as u8;
+                    return;
+                }
+            }
+            PointSlot::Growable { bytes, .. } => {
+                if let Some(bytes) = Arc::get_mut(bytes) {
+                    bytes.extend_from_slice(more);
+                    return;
+                }
+            }
+            PointSlot::Fixed { .. } => {}
+        }
+        let ((key, namespace), value) = (self.key_and_namespace(), self.value());
+        let parts = [key, namespace, value, more];
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        // Room for half as much again: the next appends do not copy the whole.
+        let mut bytes = Vec::with_capacity(len + len / 2);
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        *self = PointSlot::Growable {
+            key_len: key.len() as u32,
+            namespace_len: namespace.len(),
+            bytes: Arc::new(bytes),
+        };
+    }
+}
+
+impl Slot for PointSlot {
+    #[inline]
+    fn key_and_namespace(&self) -> (&[u8], &[u8]) {
+        let (bytes, key_len, namespace_len) = match self {
+            PointSlot::Small { key_len, namespace_len, data, .. } => {
+                (&data[..], usize::from(*key_len), usize::from(*namespace_len))
+            }
+            PointSlot::Fixed { key_len, namespace_len, bytes } => {
+                (&bytes[..], *key_len as usize, *namespace_len)
+            }
+            PointSlot::Growable { key_len, namespace_len, bytes } => {
+                (&bytes[..], *key_len as usize, *namespace_len)
+            }
+        };
+        let (key, rest) = bytes.split_at(key_len);
+        (key, &rest[..namespace_len])
+    }
+
+    #[inline(always)]
+    fn is_at(&self, at: Locator<'_>) -> bool {
+        if let PointSlot::Small { key_len, namespace_len, data, .. } = self {
+            let key_len = usize::from(*key_len);
+            return key_len == at.key().len()
+                && usize::from(*namespace_len) == at.namespace().len()
+                && data.get(..key_len).is_some_and(|key| same_bytes(key, at.key()))
+                && data
+                    .get(key_len..key_len + at.namespace().len())
+                    .is_some_and(|namespace| same_bytes(namespace, at.namespace()));
+        }
+        let (key, namespace) = self.key_and_namespace();
+        same_bytes(key, at.key()) && same_bytes(namespace, at.namespace())
+    }
+
+    #[inline]
+    fn entry_count(&self) -> usize {
+        1
+    }
+
+    #[inline]
+    fn heap_bytes(&self) -> usize {
+        match self {
+            PointSlot::Small { .. } => 0,
+            PointSlot::Fixed { bytes, .. } => bytes.len() + ARC_OVERHEAD,
+            PointSlot::Growable { bytes, .. } => {
+                bytes.capacity() + ARC_OVERHEAD + size_of::<Vec<u8>>()
+            }
+        }
+    }
+}
+
+/// Whether `data` starts with `key`, which is not longer: by words, without a call.
+#[inline(always)]
+fn starts_with_short(data: &[u8; SMALL_LEN], key: &[u8]) -> bool {
+    let Some(first) = key.first_chunk::<8>() else {
+        return data.iter().zip(key).all(|(a, b)| a == b);
+    };
+    data.first_chunk::<8>() == Some(first)
+        && (key.len() == 8 || data[8..].iter().zip(&key[8..]).all(|(a, b)| a == b))
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_state_api::key_hash;
+
+    use super::*;
+
+    fn locate<'a>(key: &'a [u8], namespace: &'a [u8]) -> Locator<'a> {
+        Locator::with_key_hash(key, key_hash(key), namespace)
+    }
+
+    #[test]
+    fn takes_half_a_cache_line() {
+        assert_eq!((size_of::<PointSlot>(), align_of::<PointSlot>()), (32, 32));
+    }
+
+    #[test]
+    fn every_length_is_kept_by_every_way_to_write_it() {
+        let content: Vec<u8> = (0..200).collect();
+        for (key_len, namespace_len) in [(0, 0), (8, 0), (0, 8), (8, 16), (20, 8), (28, 0), (40, 3)]
+        {
+            let (key, namespace) = (&content[..key_len], &content[50..50 + namespace_len]);
+            let check = |slot: &PointSlot, value: &[u8]| {
+                assert_eq!(slot.key_and_namespace(), (key, namespace));
+                assert_eq!(slot.value(), value);
+                assert!(slot.is_at(locate(key, namespace)));
+                assert!(!slot.is_at(locate(key, b"no")));
+                assert!(!slot.is_at(locate(b"no", namespace)));
+                match slot.compare_small(key) {
+                    SmallMatch::Same(found) => assert_eq!((found, namespace_len), (value, 0)),
+                    SmallMatch::Different => assert_ne!(namespace_len, 0),
+                    SmallMatch::Unknown => assert!(!matches!(slot, PointSlot::Small { .. })),
+                }
+                assert!(!matches!(slot.compare_small(b"no"), SmallMatch::Same(_)));
+            };
+            let lengths = [0, 1, 4, 5, 8, 12, 13, 20, 21, 28, 29, 60, 199];
+            for (before, after) in lengths.iter().flat_map(|a| lengths.map(|b| (*a, b))) {
+                let (before, after) = (&content[..before], &content[..after]);
+                let mut slot = PointSlot::new(locate(key, namespace), before);
+                check(&slot, before);
+                slot.set(after);
+                check(&slot, after);
+                let shared = slot.clone();
+                slot.append(before);
+                check(&slot, &[after, before].concat());
+                let grown = slot.clone();
+                slot.append(before);
+                slot.set(before);
+                check(&slot, before);
+                check(&shared, after);
+                check(&grown, &[after, before].concat());
+            }
+        }
+    }
+
+    #[test]
+    fn appending_does_not_reallocate_each_time() {
+        let mut slot = PointSlot::new(locate(b"key", b""), b"");
+        let (mut reallocations, mut last) = (0, 0);
+        for _ in 0..10_000 {
+            slot.append(&[7; 8]);
+            let heap = slot.heap_bytes();
+            reallocations += usize::from(heap != last);
+            last = heap;
+        }
+        assert_eq!(slot.value().len(), 80_000);
+        assert!(reallocations < 30, "{reallocations}");
+    }
+
+    #[test]
+    fn a_long_value_of_the_same_length_is_overwritten_in_place() {
+        let mut slot = PointSlot::new(locate(b"key", b""), &[1; 100]);
+        let place = slot.value().as_ptr();
+        slot.set(&[2; 100]);
+        assert_eq!((slot.value(), slot.value().as_ptr()), (&[2; 100][..], place));
+    }
+}
