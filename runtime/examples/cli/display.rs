@@ -27,12 +27,9 @@ impl Display {
         let (bar, template) = match total {
             Some(total) => (
                 ProgressBar::new(total),
-                "{elapsed:>4} {bar:30} {human_pos} of {human_len} records, {per_sec}{msg}",
+                "{elapsed:>4} {bar:30} {human_pos} of {human_len} records{msg}",
             ),
-            None => (
-                ProgressBar::new_spinner(),
-                "{elapsed:>4} {spinner} {human_pos} records, {per_sec}{msg}",
-            ),
+            None => (ProgressBar::new_spinner(), "{elapsed:>4} {spinner} {human_pos} records{msg}"),
         };
         // The default style shows all that matters, too.
         bar.set_style(
@@ -49,8 +46,9 @@ impl Display {
         }
         match self {
             Display::Bar(bar) => {
+                let seconds = bar.elapsed().as_secs_f64().max(0.1);
                 bar.set_position(read);
-                bar.set_message(more);
+                bar.set_message(format!(", {}/s{more}", thousands((read as f64 / seconds) as u64)));
             }
             Display::Lines { begun, last, total } => {
                 let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
