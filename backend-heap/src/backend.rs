@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_state_api::{
-    Address, Capabilities, Error, ErrorKind, Key, KeyGroup, KeyGroupRange, KeyRef, KeyedBackend,
-    Lookup, MapRange, Millis, Notification, OpenRequest, Order, Page, Result, Scan, ScanStep,
-    SnapshotRequest, SnapshotTask, StateDescriptor, StateId, Statistics, Timer, TimerPoll,
-    TimerRef, UpdateFn, Updated, foreign_key,
+    Address, Capabilities, Change, Error, ErrorKind, Key, KeyGroup, KeyGroupRange, KeyRef,
+    KeyedBackend, Lookup, MapRange, Millis, Notification, OpenRequest, Order, Page, Result, Scan,
+    ScanStep, SnapshotRequest, SnapshotTask, StateDescriptor, StateId, Statistics, Timer,
+    TimerPoll, TimerRef, UpdateFn, Updated, foreign_key,
 };
 
 use crate::keyed_table::{KeyedTable, Locator, Slot};
@@ -88,13 +88,35 @@ impl HeapBackend {
         }
     }
 
-    /// The same for writing.
+    /// The slot for such an access if it exists and holds its content: what is written to it
+    /// without outgrowing it needs nothing else.
     #[inline(always)]
-    fn plain_point_table_mut(&mut self, at: &Address<'_>) -> Option<&mut PointTable> {
-        let group = self.request.key_groups.index_of(at.key.group())?;
-        match &mut self.states.get_mut(at.state.index())?.tables {
-            Tables::Point(tables) if at.namespace.is_empty() => tables.get_mut(group),
+    fn plain_small_slot<'s>(
+        states: &'s mut [State],
+        owned: KeyGroupRange,
+        at: &Address<'_>,
+    ) -> Option<&'s mut PointSlot> {
+        let group = owned.index_of(at.key.group())?;
+        match &mut states.get_mut(at.state.index())?.tables {
+            Tables::Point(tables) if at.namespace.is_empty() => {
+                tables.get_mut(group)?.find_small_mut(at.key)
+            }
             _ => None,
+        }
+    }
+
+    /// Writes what an update function has decided on, where writing in place does not do.
+    #[inline(never)]
+    fn finish_update(&mut self, at: &Address<'_>, change: Change) -> Result<()> {
+        match change {
+            Change::Keep => Ok(()),
+            Change::Delete => self.delete(at),
+            Change::Put => {
+                let buffer = std::mem::take(&mut self.buffer);
+                let result = self.put(at, &buffer);
+                self.buffer = buffer;
+                result
+            }
         }
     }
 
@@ -192,10 +214,13 @@ impl KeyedBackend for HeapBackend {
 
     fn put(&mut self, at: &Address<'_>, value: &[u8]) -> Result<()> {
         self.limit.check(value.len())?;
-        match self.plain_point_table_mut(at) {
-            Some(table) => table.put(Locator::of_key(at.key), value),
-            None => self.put_any(at, value),
+        let owned = self.request.key_groups;
+        if let Some(slot) = Self::plain_small_slot(&mut self.states, owned, at)
+            && slot.set_small(value)
+        {
+            return Ok(());
         }
+        self.put_any(at, value)
     }
 
     fn delete(&mut self, at: &Address<'_>) -> Result<()> {
@@ -224,12 +249,20 @@ impl KeyedBackend for HeapBackend {
     }
 
     fn update(&mut self, at: &Address<'_>, f: &mut UpdateFn<'_>) -> Result<Updated> {
-        let limit = self.limit;
+        let owned = self.request.key_groups;
+        if let Some(slot) = Self::plain_small_slot(&mut self.states, owned, at) {
+            self.buffer.clear();
+            let change = f(Some(slot.value()), &mut self.buffer)?;
+            let in_place = change == Change::Put
+                && self.limit.check(self.buffer.len()).is_ok()
+                && slot.set_small(&self.buffer);
+            if !in_place {
+                self.finish_update(at, change)?;
+            }
+            return Ok(Updated::Done);
+        }
         let mut buffer = std::mem::take(&mut self.buffer);
-        let result = match self.plain_point_table_mut(at) {
-            Some(table) => table.update(Locator::of_key(at.key), f, &mut buffer, limit),
-            None => self.update_any(at, f, &mut buffer),
-        };
+        let result = self.update_any(at, f, &mut buffer);
         self.buffer = buffer;
         result.map(|()| Updated::Done)
     }

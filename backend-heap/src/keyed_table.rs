@@ -59,12 +59,6 @@ impl<'a> Locator<'a> {
         Self::with_key_hash(key.bytes(), key.hash(), namespace)
     }
 
-    /// The place of a key in the default namespace: nothing is hashed.
-    #[inline(always)]
-    pub(crate) fn of_key(key: KeyRef<'a>) -> Self {
-        Locator { hash: key.hash(), key: key.bytes(), namespace: &[] }
-    }
-
     /// The same for a key whose hash was computed apart.
     #[inline]
     pub(crate) fn with_key_hash(key: &'a [u8], hash: u64, namespace: &'a [u8]) -> Self {
@@ -155,6 +149,13 @@ impl<S: Slot> KeyedTable<S> {
     #[inline(always)]
     pub(crate) fn segment(&self, hash: u64) -> Option<&Segment<S>> {
         self.segments.get(self.segment_of(hash)).map(Freezable::get)
+    }
+
+    /// The same for writing; copies it if a snapshot or scan still holds it.
+    #[inline(always)]
+    pub(crate) fn segment_mut(&mut self, hash: u64) -> Option<&mut Segment<S>> {
+        let number = self.segment_of(hash);
+        self.segments.get_mut(number).map(Freezable::get_mut)
     }
 
     /// Shows the payload to `f`, which may change it, and does what `f` says, in one probe.

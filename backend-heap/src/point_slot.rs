@@ -101,18 +101,25 @@ impl PointSlot {
         SmallMatch::Same(data.get(len..len + usize::from(*value_len)).unwrap_or_default())
     }
 
+    /// Replaces the value if the slot holds its content before and after; says whether it does.
+    #[inline(always)]
+    pub(crate) fn set_small(&mut self, value: &[u8]) -> bool {
+        let PointSlot::Small { key_len, namespace_len, value_len, data } = self else {
+            return false;
+        };
+        let start = usize::from(*key_len) + usize::from(*namespace_len);
+        let Some(target) = data.get_mut(start..start + value.len()) else { return false };
+        copy_short(target, value);
+        *value_len = value.len() as u8;
+        true
+    }
+
     /// Replaces the value, in place when its place is as long and nobody else holds it.
     #[inline]
     pub(crate) fn set(&mut self, value: &[u8]) {
-        if let PointSlot::Small { key_len, namespace_len, value_len, data } = self {
-            let start = usize::from(*key_len) + usize::from(*namespace_len);
-            if let Some(target) = data.get_mut(start..start + value.len()) {
-                copy_short(target, value);
-                *value_len = value.len() as u8;
-                return;
-            }
+        if !self.set_small(value) {
+            self.set_long(value);
         }
-        self.set_long(value);
     }
 
     #[inline(never)]

@@ -34,6 +34,16 @@ impl PointTable {
         SmallLookup::Known(None)
     }
 
+    /// The slot of a key in the default namespace if it holds its content; as
+    /// [`get_small`](PointTable::get_small), for writing. A change that stays small leaves the
+    /// accounts as they are.
+    #[inline(always)]
+    pub(crate) fn find_small_mut(&mut self, key: KeyRef<'_>) -> Option<&mut PointSlot> {
+        self.segment_mut(key.hash())?
+            .iter_hash_mut(key.hash())
+            .find(|slot| matches!(slot.compare_small(key.bytes()), SmallMatch::Same(_)))
+    }
+
     /// Stores a value.
     #[inline]
     pub(crate) fn put(&mut self, at: Locator<'_>, value: &[u8]) -> Result<()> {
