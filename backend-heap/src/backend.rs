@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_state_api::{
-    Address, Capabilities, Change, Error, ErrorKind, Key, KeyGroup, KeyGroupRange, KeyRef,
-    KeyedBackend, Lookup, MapRange, Millis, Notification, OpenRequest, Order, Page, Result, Scan,
-    ScanStep, SnapshotRequest, SnapshotTask, StateDescriptor, StateId, Statistics, Timer,
+    Address, Capabilities, Change, Error, ErrorKind, KeyGroup, KeyGroupRange, KeyRef, KeyedBackend,
+    Lookup, MapRange, Millis, NextTimer, Notification, OpenRequest, Order, Page, Result, Scan,
+    ScanStep, SnapshotHandle, SnapshotRequest, SnapshotTask, StateDescriptor, StateId, Statistics,
     TimerPoll, TimerRef, UpdateFn, Updated, foreign_key,
 };
 
@@ -16,9 +16,11 @@ use crate::options::HeapOptions;
 use crate::point_slot::PointSlot;
 use crate::point_table::{PointTable, SmallLookup};
 use crate::scan::{KeyScan, MapScan, fill_from_map};
-use crate::snapshot::{FrozenInstance, FrozenSection, write_snapshot};
+use crate::snapshot::{
+    BACKEND_NAME, FORMAT_VERSION, FrozenInstance, FrozenSection, write_snapshot,
+};
 use crate::store::{State, Tables};
-use crate::timer_queue::TimerQueue;
+use crate::timer_queue::{StoredTimer, TimerQueue};
 
 /// Bytes moved between an instance and the store. Shared with the snapshot tasks.
 #[derive(Debug, Default)]
@@ -35,6 +37,8 @@ pub(crate) struct HeapBackend {
     limit: ValueLimit,
     /// Output of update functions, reused.
     buffer: Vec<u8>,
+    /// The timer that was polled last, to lend it.
+    polled: Option<StoredTimer>,
 }
 
 impl std::fmt::Debug for HeapBackend {
@@ -61,6 +65,7 @@ impl HeapBackend {
             traffic: Arc::default(),
             limit: ValueLimit(options.max_value_len),
             buffer: Vec::new(),
+            polled: None,
         }
     }
 
@@ -329,23 +334,22 @@ impl KeyedBackend for HeapBackend {
         Ok(())
     }
 
-    fn poll_timer(&mut self, queue: StateId, now: Millis) -> Result<TimerPoll> {
+    fn poll_timer(&mut self, queue: StateId, now: Millis) -> Result<TimerPoll<'_>> {
         let first = self.request.key_groups.first().0;
         let Some((group, timer)) = self.queue(queue, "poll_timer")?.poll(now) else {
             return Ok(TimerPoll::Idle);
         };
+        let timer = self.polled.insert(timer);
         let (key, namespace) = timer.key_and_namespace();
         // The index of a group lies in the instance's range, which is one of `u16`s.
         let group = KeyGroup(first + group as u16);
-        Ok(TimerPoll::Due(Timer {
-            time: timer.time,
-            key: Key::from_ref(KeyRef::with_group(key, group)?),
-            namespace: namespace.to_vec(),
-        }))
+        let key = KeyRef::with_group(key, group)?;
+        Ok(TimerPoll::Due(TimerRef { queue, time: timer.time, key, namespace }))
     }
 
-    fn next_timer(&mut self, queue: StateId) -> Result<Option<Millis>> {
-        Ok(self.queue(queue, "next_timer")?.next_time())
+    fn next_timer(&mut self, queue: StateId) -> Result<NextTimer> {
+        let head = self.queue(queue, "next_timer")?.next_time();
+        Ok(head.map_or(NextTimer::Empty, NextTimer::At))
     }
 
     fn snapshot(&mut self, request: SnapshotRequest) -> Result<SnapshotTask> {
@@ -358,16 +362,12 @@ impl KeyedBackend for HeapBackend {
                 }
             }
         }
-        let frozen = FrozenInstance {
-            states: self.states.iter().map(|state| state.descriptor.clone()).collect(),
-            sections,
-            key_groups: groups,
-            max_parallelism: self.request.max_parallelism,
-            key_hash: self.request.key_hash,
-            key_codec: self.request.key_codec.clone(),
-        };
+        let mut handle = SnapshotHandle::new(BACKEND_NAME, FORMAT_VERSION, &self.request, &request);
+        handle.states = self.states.iter().map(|state| state.descriptor.clone()).collect();
+        let frozen = FrozenInstance { handle, sections };
         let store = self.request.environment.store.clone();
-        Ok(SnapshotTask::new(write_snapshot(frozen, request, store, Arc::clone(&self.traffic))))
+        let traffic = Arc::clone(&self.traffic);
+        Ok(SnapshotTask::new(write_snapshot(frozen, request.directory, store, traffic)))
     }
 
     /// Every snapshot stands on its own, so no news changes what later ones may build on.

@@ -18,13 +18,12 @@
 //! let request = OpenRequest::new(environment.clone(), "count", CodecId::new("bytes", 1));
 //! let mut backend = block_on(HeapBackendFactory::default().open(request.clone()))?;
 //!
-//! let counts = backend.register(&StateDescriptor {
-//!     name: "counts".into(),
-//!     kind: StateKind::Value,
-//!     namespace: CodecId::new("unit", 1),
-//!     map_key: None,
-//!     value: CodecId::new("u64", 1),
-//! })?;
+//! let counts = backend.register(&StateDescriptor::new(
+//!     "counts",
+//!     StateKind::Value,
+//!     CodecId::new("unit", 1),
+//!     CodecId::new("u64", 1),
+//! ))?;
 //! let key = KeyRef::new(b"some key", request.max_parallelism)?;
 //! let at = Address { state: counts, key, namespace: b"", map_key: b"" };
 //! backend.put(&at, &7_u64.to_le_bytes())?;

@@ -63,7 +63,7 @@ fn golden_bytes_restore() {
     assert_eq!(get(backend.as_mut(), &at(StateId(0), b"k", b"")).unwrap(), b"value");
     assert_eq!(get(backend.as_mut(), &at(StateId(0), b"another", b"")).unwrap(), [0xab; 200]);
     assert_eq!(get(backend.as_mut(), &at(StateId(1), b"k", b"b")).unwrap(), b"2");
-    assert_eq!(backend.next_timer(StateId(2)).unwrap(), Some(-2));
+    assert_eq!(backend.next_timer(StateId(2)).unwrap(), NextTimer::At(-2));
 }
 
 #[test]

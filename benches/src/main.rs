@@ -1,9 +1,9 @@
 //! Benchmarks of Weir: every contestant in one run, every answer checked, ratios before absolutes.
 //!
 //! ```text
-//! cargo run --profile bench -p weir-benches -- micro       # state access against a raw hash map
-//! cargo run --profile bench -p weir-benches -- snapshot    # how long a snapshot holds the writer
-//! cargo run --profile bench -p weir-benches -- runtime     # source → key_by → count → sink
+//! cargo run --release -p weir-benches -- micro       # state access against a raw hash map
+//! cargo run --release -p weir-benches -- snapshot    # how long a snapshot holds the writer
+//! cargo run --release -p weir-benches -- runtime     # source, key_by, count, sink
 //! ```
 
 mod measure;

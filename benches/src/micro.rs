@@ -9,175 +9,151 @@ use std::cell::RefCell;
 
 use hashbrown::HashMap;
 use weir_backend_heap::HeapBackendFactory;
-use weir_state_api::{KeyedStore, Result};
+use weir_state_api::{KeyedStore, Result, ValueState};
 
 use crate::measure::{Contestant, Recorder};
 use crate::shuffle::shuffled;
 
-const HASHBROWN: &str = "hashbrown";
-const HEAP: &str = "weir heap";
-
-/// Value states with `i64` keys and values against a raw `hashbrown` map of the same.
-pub(crate) fn run(recorder: &mut Recorder, keys: i64) -> Result<()> {
-    let order = shuffled(keys, 42);
-    let values = shuffled(2 * keys, 7);
-    let operations = keys as u64;
-
-    let mut raw: HashMap<i64, i64> = HashMap::new();
-    let mut store = KeyedStore::<i64>::open_in_memory(&HeapBackendFactory::default())?;
-    let value = store.value::<i64>("value")?;
-    for (&key, &initial) in order.iter().zip(&values) {
-        raw.insert(key, initial);
-        store.set_key(&key)?;
-        value.set(&mut store, &initial)?;
-    }
-    let raw = RefCell::new(raw);
-    let store = RefCell::new(store);
-
-    recorder.compare(
-        "micro",
-        "get, pipelined",
-        operations,
-        vec![
-            contestant(HASHBROWN, || {
-                let raw = raw.borrow();
-                Ok(order.iter().fold(0, |sum, key| add(sum, raw.get(key).copied())))
-            }),
-            contestant(HEAP, || {
-                let store = &mut *store.borrow_mut();
-                let mut sum = 0;
-                for key in &order {
-                    store.set_key(key)?;
-                    sum = add(sum, value.get(store).wait()?);
-                }
-                Ok(sum)
-            }),
-        ],
-    )?;
-    recorder.compare(
-        "micro",
-        "get, chained",
-        operations,
-        vec![
-            contestant(HASHBROWN, || {
-                let raw = raw.borrow();
-                let mut index = 0;
-                let mut sum = 0;
-                for _ in 0..order.len() {
-                    let found = raw.get(&order[index]).copied();
-                    sum = add(sum, found);
-                    index = next_index(index, found, order.len());
-                }
-                Ok(sum)
-            }),
-            contestant(HEAP, || {
-                let store = &mut *store.borrow_mut();
-                let mut index = 0;
-                let mut sum = 0;
-                for _ in 0..order.len() {
-                    store.set_key(&order[index])?;
-                    let found = value.get(store).wait()?;
-                    sum = add(sum, found);
-                    index = next_index(index, found, order.len());
-                }
-                Ok(sum)
-            }),
-        ],
-    )?;
-    recorder.compare(
-        "micro",
-        "set, pipelined",
-        operations,
-        vec![
-            contestant(HASHBROWN, || {
-                let raw = &mut *raw.borrow_mut();
-                for (&key, &new) in order.iter().zip(&values) {
-                    raw.insert(key, new);
-                }
-                Ok(raw.len() as u64)
-            }),
-            contestant(HEAP, || {
-                let store = &mut *store.borrow_mut();
-                for (key, new) in order.iter().zip(&values) {
-                    store.set_key(key)?;
-                    value.set(store, new)?;
-                }
-                Ok(store.statistics().entries)
-            }),
-        ],
-    )?;
-    recorder.compare(
-        "micro",
-        "update, pipelined",
-        operations,
-        vec![
-            contestant(HASHBROWN, || {
-                let raw = &mut *raw.borrow_mut();
-                let mut sum = 0;
-                for &key in &order {
-                    let entry = raw.entry(key).or_insert(0);
-                    *entry = entry.wrapping_add(key);
-                    sum = add(sum, Some(*entry));
-                }
-                Ok(sum)
-            }),
-            contestant(HEAP, || {
-                let store = &mut *store.borrow_mut();
-                let mut sum = 0;
-                for &key in &order {
-                    store.set_key(&key)?;
-                    let new =
-                        value.update(store, |old| old.unwrap_or(0).wrapping_add(key)).wait()?;
-                    sum = add(sum, Some(new));
-                }
-                Ok(sum)
-            }),
-        ],
-    )?;
-    recorder.compare(
-        "micro",
-        "update, chained",
-        operations,
-        vec![
-            contestant(HASHBROWN, || {
-                let raw = &mut *raw.borrow_mut();
-                let mut index = 0;
-                let mut sum = 0;
-                for _ in 0..order.len() {
-                    let entry = raw.entry(order[index]).or_insert(0);
-                    *entry = entry.wrapping_add(1);
-                    sum = add(sum, Some(*entry));
-                    index = next_index(index, Some(*entry), order.len());
-                }
-                Ok(sum)
-            }),
-            contestant(HEAP, || {
-                let store = &mut *store.borrow_mut();
-                let mut index = 0;
-                let mut sum = 0;
-                for _ in 0..order.len() {
-                    store.set_key(&order[index])?;
-                    let new = value.update(store, |old| old.unwrap_or(0).wrapping_add(1)).wait()?;
-                    sum = add(sum, Some(new));
-                    index = next_index(index, Some(new), order.len());
-                }
-                Ok(sum)
-            }),
-        ],
-    )
+/// A map from `i64` to `i64`, accessed one key after the other.
+trait Map {
+    const NAME: &'static str;
+    fn get(&mut self, key: i64) -> Result<Option<i64>>;
+    fn set(&mut self, key: i64, value: i64) -> Result<()>;
+    /// Adds to the value, returns the new one.
+    fn add(&mut self, key: i64, by: i64) -> Result<i64>;
 }
 
-fn contestant<'a>(name: &'a str, round: impl FnMut() -> Result<u64> + 'a) -> Contestant<'a> {
-    Contestant { name, round: Box::new(round) }
+impl Map for HashMap<i64, i64> {
+    const NAME: &'static str = "hashbrown";
+
+    #[inline]
+    fn get(&mut self, key: i64) -> Result<Option<i64>> {
+        Ok(HashMap::get(self, &key).copied())
+    }
+
+    #[inline]
+    fn set(&mut self, key: i64, value: i64) -> Result<()> {
+        self.insert(key, value);
+        Ok(())
+    }
+
+    #[inline]
+    fn add(&mut self, key: i64, by: i64) -> Result<i64> {
+        let value = self.entry(key).or_insert(0);
+        *value = value.wrapping_add(by);
+        Ok(*value)
+    }
+}
+
+struct Heap {
+    store: KeyedStore<i64>,
+    value: ValueState<i64>,
+}
+
+impl Map for Heap {
+    const NAME: &'static str = "weir heap";
+
+    #[inline]
+    fn get(&mut self, key: i64) -> Result<Option<i64>> {
+        self.store.set_key(&key)?;
+        self.value.get(&mut self.store).wait()
+    }
+
+    #[inline]
+    fn set(&mut self, key: i64, value: i64) -> Result<()> {
+        self.store.set_key(&key)?;
+        self.value.set(&mut self.store, &value)
+    }
+
+    #[inline]
+    fn add(&mut self, key: i64, by: i64) -> Result<i64> {
+        self.store.set_key(&key)?;
+        self.value.update(&mut self.store, |old| old.unwrap_or(0).wrapping_add(by)).wait()
+    }
+}
+
+/// Keys in the order they are accessed, and values to set.
+struct Accesses {
+    keys: Vec<i64>,
+    values: Vec<i64>,
+}
+
+impl Accesses {
+    fn get_pipelined(&self, map: &mut impl Map) -> Result<u64> {
+        self.keys.iter().try_fold(0, |sum, &key| Ok(add(sum, map.get(key)?)))
+    }
+
+    fn get_chained(&self, map: &mut impl Map) -> Result<u64> {
+        self.chained(|key| map.get(key))
+    }
+
+    fn set_pipelined(&self, map: &mut impl Map) -> Result<u64> {
+        for (&key, &value) in self.keys.iter().zip(&self.values) {
+            map.set(key, value)?;
+        }
+        Ok(self.keys.len() as u64)
+    }
+
+    fn update_pipelined(&self, map: &mut impl Map) -> Result<u64> {
+        self.keys.iter().try_fold(0, |sum, &key| Ok(add(sum, Some(map.add(key, 1)?))))
+    }
+
+    fn update_chained(&self, map: &mut impl Map) -> Result<u64> {
+        self.chained(|key| map.add(key, 1).map(Some))
+    }
+
+    fn chained(&self, mut access: impl FnMut(i64) -> Result<Option<i64>>) -> Result<u64> {
+        let (mut index, mut sum) = (0, 0);
+        for _ in 0..self.keys.len() {
+            let answer = access(self.keys[index])?;
+            sum = add(sum, answer);
+            // No value reaches 2^62, so this adds one; the processor cannot know.
+            let next = index + 1 + (answer.unwrap_or(0) as u64 >> 62) as usize;
+            index = if next < self.keys.len() { next } else { 0 };
+        }
+        Ok(sum)
+    }
 }
 
 fn add(sum: u64, value: Option<i64>) -> u64 {
     sum.wrapping_mul(31).wrapping_add(value.unwrap_or(-1) as u64)
 }
 
-/// The next position, which cannot be known before the value is: no two accesses overlap.
-fn next_index(index: usize, found: Option<i64>, len: usize) -> usize {
-    // No value reaches 2^62, so this adds one; the processor cannot know.
-    let next = index + 1 + (found.unwrap_or(0) as u64 >> 62) as usize;
-    if next < len { next } else { 0 }
+/// Value states with `i64` keys and values against a raw `hashbrown` map of the same.
+pub(crate) fn run(recorder: &mut Recorder, keys: i64) -> Result<()> {
+    let accesses = Accesses { keys: shuffled(keys, 42), values: shuffled(2 * keys, 7) };
+    let mut store = KeyedStore::open_in_memory(&HeapBackendFactory::default())?;
+    let value = store.value("value")?;
+    let mut raw: HashMap<i64, i64> = HashMap::new();
+    let mut heap = Heap { store, value };
+    accesses.set_pipelined(&mut raw)?;
+    accesses.set_pipelined(&mut heap)?;
+    let (raw, heap) = (RefCell::new(raw), RefCell::new(heap));
+
+    macro_rules! compare {
+        ($workload:literal, $access:ident) => {
+            recorder.compare(
+                "micro",
+                $workload,
+                keys as u64,
+                vec![
+                    contestant(&raw, |map| accesses.$access(map)),
+                    contestant(&heap, |map| accesses.$access(map)),
+                ],
+            )?;
+        };
+    }
+    compare!("get, chained", get_chained);
+    compare!("get, pipelined", get_pipelined);
+    compare!("set, pipelined", set_pipelined);
+    compare!("update, chained", update_chained);
+    compare!("update, pipelined", update_pipelined);
+    Ok(())
+}
+
+fn contestant<'a, M: Map>(
+    map: &'a RefCell<M>,
+    access: impl Fn(&mut M) -> Result<u64> + 'a,
+) -> Contestant<'a> {
+    Contestant { name: M::NAME, round: Box::new(move || access(&mut map.borrow_mut())) }
 }

@@ -1,4 +1,4 @@
-//! Records through the runtime: source → key_by → count → sink, with checkpoints each second.
+//! Records through the runtime: source, `key_by`, count, sink; with checkpoints each second.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -223,7 +223,7 @@ impl<'a> Coordinator<'a> {
         &mut self,
         task: TaskId,
         checkpoint: CheckpointId,
-        result: Result<TaskSnapshot>,
+        result: Result<Box<TaskSnapshot>>,
         held: Duration,
     ) -> Result<()> {
         let Some(pending) = &mut self.pending else { return Ok(()) };
@@ -235,7 +235,7 @@ impl<'a> Coordinator<'a> {
             Err(error) => self.give_up(&error),
             Ok(part) => {
                 pending.longest_hold = pending.longest_hold.max(held);
-                pending.parts.insert(task, part);
+                pending.parts.insert(task, *part);
                 if pending.parts.len() == self.tasks.len() { self.complete() } else { Ok(()) }
             }
         }

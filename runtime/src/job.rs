@@ -44,12 +44,12 @@ pub fn run(graph: &JobGraph, config: JobConfig) -> Result<JobReport> {
         .map_err(|error| {
             Error::new(ErrorKind::Unavailable, "the I/O threads cannot start").source(error)
         })?;
-    Job { graph, config: &config, runtime: runtime.handle().clone() }.run()
+    Job { graph, config, runtime: runtime.handle().clone() }.run()
 }
 
 struct Job<'a> {
     graph: &'a JobGraph,
-    config: &'a JobConfig,
+    config: JobConfig,
     runtime: tokio::runtime::Handle,
 }
 
@@ -70,8 +70,7 @@ impl Job<'_> {
                     restore_time = Some(attempt_begun.elapsed());
                 }
             };
-            let result =
-                self.attempt(restored.clone(), counters.clone(), &mut history, on_running);
+            let result = self.attempt(restored.clone(), counters.clone(), &mut history, on_running);
             let Err(error) = result else { break };
             restored = self.recover(error, &mut history, start.as_ref())?;
         }
@@ -250,7 +249,7 @@ impl Job<'_> {
             }
             return Err(error);
         }
-        Coordinator::new(self.graph.name(), self.config, &attempt, tasks, messages, history)
+        Coordinator::new(self.graph.name(), &self.config, &attempt, tasks, messages, history)
             .run(on_running)
     }
 }

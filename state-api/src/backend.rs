@@ -10,7 +10,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 
 use crate::{
-    BoxFuture, CheckpointId, Error, ErrorKind, Key, KeyRef, Millis, OpenRequest, Page, Result,
+    BoxFuture, CheckpointId, Error, ErrorKind, KeyRef, Millis, OpenRequest, Page, Result,
     SnapshotRequest, SnapshotTask, StateDescriptor, StateId, Values,
 };
 
@@ -164,29 +164,18 @@ pub struct TimerRef<'a> {
     pub namespace: &'a [u8],
 }
 
-/// A timer that was polled; its buffers are reused.
-#[derive(Debug, Clone)]
-pub struct Timer {
-    /// When it was due.
-    pub time: Millis,
-    /// The key it belongs to.
-    pub key: Key,
-    /// The encoded namespace.
-    pub namespace: Vec<u8>,
-}
-
 /// The outcome of polling a timer queue.
 #[must_use]
-pub enum TimerPoll {
+pub enum TimerPoll<'a> {
     /// No timer is due.
     Idle,
-    /// The first due timer; it is removed from the queue.
-    Due(Timer),
+    /// The first due timer, lent until the backend's next call; it is removed from the queue.
+    Due(TimerRef<'a>),
     /// The head of the queue must be read first: await, then poll again.
     Pending(BoxFuture<'static, Result<()>>),
 }
 
-impl fmt::Debug for TimerPoll {
+impl fmt::Debug for TimerPoll<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TimerPoll::Idle => f.write_str("Idle"),
@@ -194,6 +183,17 @@ impl fmt::Debug for TimerPoll {
             TimerPoll::Pending(_) => f.write_str("Pending"),
         }
     }
+}
+
+/// What is known, without I/O, of the head of a timer queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NextTimer {
+    /// There is no timer.
+    Empty,
+    /// The first timer is due then.
+    At(Millis),
+    /// There may be timers, the first one must be read: poll, and await what is pending.
+    Unknown,
 }
 
 /// News about a checkpoint. Every notification is a hint: it may be lost, late, repeated or out of
@@ -423,13 +423,14 @@ pub trait KeyedBackend: Send + fmt::Debug {
     ///
     /// # Errors
     /// See the trait; and those of remote reads.
-    fn poll_timer(&mut self, queue: StateId, now: Millis) -> Result<TimerPoll>;
+    fn poll_timer(&mut self, queue: StateId, now: Millis) -> Result<TimerPoll<'_>>;
 
-    /// The time of the first timer of the queue, if it is known without I/O; for arming a clock.
+    /// When the first timer of the queue is due, as far as it is known without I/O; for arming a
+    /// clock.
     ///
     /// # Errors
     /// See the trait.
-    fn next_timer(&mut self, queue: StateId) -> Result<Option<Millis>>;
+    fn next_timer(&mut self, queue: StateId) -> Result<NextTimer>;
 
     /// The synchronous part of a snapshot: pins the state as it is now. Its cost does not depend on
     /// the size of the state. The returned task does the rest, on any thread.

@@ -103,6 +103,7 @@ impl fmt::Display for CodecId {
 /// Typed facades build it from their codecs; an engine with its own serializers fills in the ids
 /// it likes, Weir only compares them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct StateDescriptor {
     /// Unique within the operator.
     pub name: String,
@@ -117,6 +118,23 @@ pub struct StateDescriptor {
 }
 
 impl StateDescriptor {
+    /// A state without map keys.
+    pub fn new(
+        name: impl Into<String>,
+        kind: StateKind,
+        namespace: CodecId,
+        value: CodecId,
+    ) -> Self {
+        StateDescriptor { name: name.into(), kind, namespace, map_key: None, value }
+    }
+
+    /// Sets the encoding of map keys.
+    #[must_use]
+    pub fn with_map_key(mut self, map_key: CodecId) -> Self {
+        self.map_key = Some(map_key);
+        self
+    }
+
     /// Checks that a registration fits what is there under the same name.
     ///
     /// # Errors

@@ -129,16 +129,20 @@ impl Key {
 }
 
 impl Key {
+    /// Replaces the key by another one.
+    pub fn refill_from(&mut self, key: KeyRef<'_>) {
+        self.bytes.clear();
+        self.bytes.extend_from_slice(key.bytes);
+        self.len = key.bytes.len() as u32; // at most MAX_KEY_LEN
+        (self.hash, self.group) = (key.hash, key.group);
+    }
+
     /// Replaces the key by bytes and a group of the engine's.
     ///
     /// # Errors
     /// [`TooLarge`](ErrorKind::TooLarge) beyond [`MAX_KEY_LEN`]; the key is then unchanged.
     pub fn refill_with_group(&mut self, bytes: &[u8], group: KeyGroup) -> Result<()> {
-        let key = KeyRef::with_group(bytes, group)?;
-        self.bytes.clear();
-        self.bytes.extend_from_slice(bytes);
-        (self.hash, self.group) = (key.hash, group);
-        self.len = bytes.len() as u32; // checked by `with_group`
+        self.refill_from(KeyRef::with_group(bytes, group)?);
         Ok(())
     }
 }

@@ -42,6 +42,7 @@ pub enum Ownership {
 
 /// What a snapshot should be and where its objects go.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct SnapshotRequest {
     /// Its number.
     pub checkpoint: CheckpointId,
@@ -114,6 +115,7 @@ impl fmt::Debug for SnapshotTask {
 
 /// An object in the store, with all that is needed to verify it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ObjectRef {
     /// Path in the store.
     pub path: String,
@@ -125,12 +127,20 @@ pub struct ObjectRef {
     pub shared: bool,
 }
 
+impl ObjectRef {
+    /// An object that only one snapshot names.
+    pub fn new(path: impl Into<String>, length: u64, crc32: u32) -> Self {
+        ObjectRef { path: path.into(), length, crc32, shared: false }
+    }
+}
+
 /// A written snapshot of one instance: small, plain data, self-describing.
 ///
 /// Serialize it with any serde format, or with [`to_bytes`](SnapshotHandle::to_bytes), which adds
 /// magic, version and checksum. Several handles with different (even overlapping) key-group ranges
 /// restore one instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct SnapshotHandle {
     /// The backend that wrote it.
     pub backend: String,
@@ -156,9 +166,37 @@ pub struct SnapshotHandle {
     pub states: Vec<StateDescriptor>,
     /// Everything it needs in the store.
     pub objects: Vec<ObjectRef>,
+    /// What else the backend needs to restore it, in its own format: a small manifest, names of
+    /// files, the handle of a wrapped backend. Opaque to everybody else.
+    pub metadata: Vec<u8>,
 }
 
 impl SnapshotHandle {
+    /// The handle of a snapshot of the instance that was opened with `instance`, still without states
+    /// and objects. `backend` and `backend_format` are what [`OpenRequest::check`] will compare.
+    pub fn new(
+        backend: impl Into<String>,
+        backend_format: u32,
+        instance: &OpenRequest,
+        request: &SnapshotRequest,
+    ) -> Self {
+        SnapshotHandle {
+            backend: backend.into(),
+            backend_format,
+            checkpoint: request.checkpoint,
+            kind: request.kind,
+            ownership: request.ownership,
+            key_groups: instance.key_groups,
+            max_parallelism: instance.max_parallelism,
+            key_hash: instance.key_hash,
+            key_codec: instance.key_codec.clone(),
+            watermark: request.watermark,
+            states: Vec::new(),
+            objects: Vec::new(),
+            metadata: Vec::new(),
+        }
+    }
+
     const FRAME: crate::frame::Frame = crate::frame::Frame { magic: *b"WEIRHNDL", version: 1 };
 
     /// The handle in Weir's own encoding: magic, version, length, postcard body, CRC-32
@@ -194,11 +232,16 @@ pub enum RestoreMode {
 
 /// Everything needed to open an instance of a backend.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct OpenRequest {
     /// Clock, store and spawner.
     pub environment: Environment,
     /// Name of the operator, for errors, metrics and object names.
     pub operator: String,
+    /// Path in the store, ending in `/`, under which the instance may create objects at any time,
+    /// also between snapshots (continuous uploads, materializations). Only this instance writes
+    /// there, and no collector deletes there while it lives. Empty: the backend must not.
+    pub directory: String,
     /// The key groups the instance will own.
     pub key_groups: KeyGroupRange,
     /// The operator's number of key groups.
@@ -220,6 +263,7 @@ impl OpenRequest {
         OpenRequest {
             environment,
             operator: operator.into(),
+            directory: String::new(),
             key_groups: KeyGroupRange::all(max_parallelism),
             max_parallelism,
             key_hash: KeyHashVersion::default(),
@@ -271,7 +315,8 @@ impl OpenRequest {
     ///
     /// # Errors
     /// [`Incompatible`](ErrorKind::Incompatible) when a handle is of another backend or format, of
-    /// another max parallelism, hash or key codec, or when two handles define a state differently;
+    /// another max parallelism, hash or key codec, when two handles define a state differently, or
+    /// cover the same requested key group (uniting them would bring deleted entries back);
     /// [`NotFound`](ErrorKind::NotFound) when the handles leave a requested key group uncovered.
     pub fn check(&self, backend: &str, formats: std::ops::RangeInclusive<u32>) -> Result<()> {
         for handle in &self.restore {
@@ -282,17 +327,20 @@ impl OpenRequest {
             return Ok(());
         }
         for group in self.key_groups.iter() {
-            if !self.restore.iter().any(|handle| handle.key_groups.contains(group)) {
-                return Err(Error::new(
-                    ErrorKind::NotFound,
-                    format!(
-                        "no snapshot of operator {:?} covers key group {group}, the instance needs \
-                         {}",
-                        self.operator, self.key_groups
-                    ),
-                )
-                .advice("pass the handles of all subtasks of the checkpoint"));
-            }
+            let covering = self.restore.iter().filter(|handle| handle.key_groups.contains(group));
+            let (kind, what) = match covering.count() {
+                1 => continue,
+                0 => (ErrorKind::NotFound, "no snapshot covers"),
+                _ => (ErrorKind::Incompatible, "several snapshots cover"),
+            };
+            return Err(Error::new(
+                kind,
+                format!(
+                    "{what} key group {group} of operator {:?}, the instance needs {} once",
+                    self.operator, self.key_groups
+                ),
+            )
+            .advice("pass the handles of all subtasks of one checkpoint"));
         }
         Ok(())
     }
@@ -357,3 +405,7 @@ impl OpenRequest {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "snapshot_tests.rs"]
+mod tests;

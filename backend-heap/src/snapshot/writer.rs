@@ -7,15 +7,11 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use opendal::{Operator, Writer};
-use weir_state_api::{
-    CodecId, Error, KeyGroup, KeyGroupRange, KeyHashVersion, MaxParallelism, ObjectRef, Result,
-    SnapshotHandle, SnapshotRequest, StateDescriptor,
-};
+use weir_state_api::{Error, KeyGroup, ObjectRef, Result, SnapshotHandle, StateDescriptor};
 
 use super::bytes::corrupt;
 use super::footer::{Footer, Section, StoredState, header};
 use super::section::{encode_map_entry, encode_map_head, encode_point, encode_timer};
-use super::{BACKEND_NAME, FORMAT_VERSION};
 use crate::backend::Traffic;
 use crate::keyed_table::Slot;
 use crate::store::FrozenTable;
@@ -27,13 +23,10 @@ const PIECE_LEN: usize = 8 << 20;
 /// An instance as it was when a snapshot began.
 #[derive(Debug)]
 pub(crate) struct FrozenInstance {
-    pub(crate) states: Vec<StateDescriptor>,
+    /// The handle, complete but for the object.
+    pub(crate) handle: SnapshotHandle,
     /// What is there, by key group, then state.
     pub(crate) sections: Vec<FrozenSection>,
-    pub(crate) key_groups: KeyGroupRange,
-    pub(crate) max_parallelism: MaxParallelism,
-    pub(crate) key_hash: KeyHashVersion,
-    pub(crate) key_codec: CodecId,
 }
 
 /// One state in one key group.
@@ -52,32 +45,16 @@ pub(crate) struct FrozenSection {
 /// in the middle, the store may be left with an unfinished upload, never with a named object.
 pub(crate) async fn write_snapshot(
     frozen: FrozenInstance,
-    request: SnapshotRequest,
+    directory: String,
     store: Operator,
     traffic: Arc<Traffic>,
 ) -> Result<SnapshotHandle> {
-    let FrozenInstance { states, sections, key_groups, max_parallelism, key_hash, key_codec } =
-        frozen;
-    let objects = if sections.is_empty() {
-        Vec::new()
-    } else {
-        let path = format!("{}heap-{}.state", request.directory, uuid::Uuid::new_v4().simple());
-        vec![write_object(&states, sections, path, &store, &traffic).await?]
-    };
-    Ok(SnapshotHandle {
-        backend: BACKEND_NAME.to_string(),
-        backend_format: FORMAT_VERSION,
-        checkpoint: request.checkpoint,
-        kind: request.kind,
-        ownership: request.ownership,
-        key_groups,
-        max_parallelism,
-        key_hash,
-        key_codec,
-        watermark: request.watermark,
-        states,
-        objects,
-    })
+    let FrozenInstance { mut handle, sections } = frozen;
+    if !sections.is_empty() {
+        let path = format!("{directory}heap-{}.state", uuid::Uuid::new_v4().simple());
+        handle.objects.push(write_object(&handle.states, sections, path, &store, &traffic).await?);
+    }
+    Ok(handle)
 }
 
 async fn write_object(
@@ -113,7 +90,7 @@ async fn write_object(
         );
         return Err(corrupt(&path, what));
     }
-    Ok(ObjectRef { path, length, crc32: crc32.finalize(), shared: false })
+    Ok(ObjectRef::new(path, length, crc32.finalize()))
 }
 
 /// An object being written.

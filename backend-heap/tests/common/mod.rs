@@ -17,13 +17,8 @@ pub(crate) fn open(request: OpenRequest) -> Result<Box<dyn KeyedBackend>> {
 
 pub(crate) fn descriptor(name: &str, kind: StateKind) -> StateDescriptor {
     let bytes = CodecId::new("bytes", 1);
-    StateDescriptor {
-        name: name.into(),
-        kind,
-        namespace: bytes.clone(),
-        map_key: (kind == StateKind::Map).then(|| bytes.clone()),
-        value: bytes,
-    }
+    let descriptor = StateDescriptor::new(name, kind, bytes.clone(), bytes.clone());
+    if kind == StateKind::Map { descriptor.with_map_key(bytes) } else { descriptor }
 }
 
 pub(crate) fn key(bytes: &[u8]) -> KeyRef<'_> {

@@ -98,13 +98,8 @@ pub(crate) fn open(
 
 fn descriptor(name: &str, kind: StateKind) -> StateDescriptor {
     let bytes = CodecId::new("bytes", 1);
-    StateDescriptor {
-        name: name.into(),
-        kind,
-        namespace: bytes.clone(),
-        map_key: (kind == StateKind::Map).then(|| bytes.clone()),
-        value: bytes,
-    }
+    let descriptor = StateDescriptor::new(name, kind, bytes.clone(), bytes.clone());
+    if kind == StateKind::Map { descriptor.with_map_key(bytes) } else { descriptor }
 }
 
 fn id(backend: &dyn KeyedBackend, name: &str) -> StateId {
@@ -334,17 +329,21 @@ impl World {
             let queue = id(instance.as_ref(), "timers");
             let (mut next, mut last) = (instance.next_timer(queue).unwrap(), None);
             while let TimerPoll::Due(timer) = instance.poll_timer(queue, now).unwrap() {
-                assert_eq!(next, Some(timer.time));
+                assert_eq!(next, NextTimer::At(timer.time));
                 assert!(timer.time <= now);
-                let key = timer.key.as_ref();
+                let key = timer.key;
                 assert_eq!(key, KeyRef::new(key.bytes(), max_parallelism()).unwrap());
-                let timer = (timer.time, key.bytes().to_vec(), timer.namespace);
+                let timer = (timer.time, key.bytes().to_vec(), timer.namespace.to_vec());
                 assert!(last.is_none_or(|last| last < timer));
                 assert!(self.model.timers.remove(&timer), "{timer:?}");
                 last = Some(timer);
                 next = instance.next_timer(queue).unwrap();
             }
-            assert!(next.is_none_or(|next| next > now));
+            assert!(match next {
+                NextTimer::Empty => true,
+                NextTimer::At(next) => next > now,
+                NextTimer::Unknown => false,
+            });
         }
         assert!(self.model.timers.iter().all(|timer| timer.0 > now));
     }

@@ -99,7 +99,8 @@ impl CheckpointStore {
     /// Whether the epoch is ours.
     async fn create_epoch(&self, epoch: Epoch, owner: &str) -> Result<bool> {
         let path = epoch.path();
-        let created = self.operator().write_with(&path, owner.to_string()).if_not_exists(true).await;
+        let created =
+            self.operator().write_with(&path, owner.to_string()).if_not_exists(true).await;
         let Err(error) = created else { return Ok(true) };
         // Whatever the error says, the write may have happened: look who owns the name.
         match self.operator().read(&path).await {

@@ -232,9 +232,10 @@ mod tests {
     use weir_state_api::*;
 
     fn checkpoint(id: u64, objects: &[&str]) -> JobCheckpoint {
-        let max_parallelism = MaxParallelism::default();
-        let object =
-            |path: &&str| ObjectRef { path: (*path).into(), length: 1, crc32: 0, shared: false };
+        let instance = OpenRequest::new(Environment::in_memory(), "o", CodecId::new("k", 1));
+        let request = SnapshotRequest::checkpoint(CheckpointId(id), "");
+        let mut keyed = SnapshotHandle::new("b", 1, &instance, &request);
+        keyed.objects = objects.iter().map(|path| ObjectRef::new(*path, 1, 0)).collect();
         JobCheckpoint {
             job: "j".into(),
             id: CheckpointId(id),
@@ -244,20 +245,7 @@ mod tests {
                 operator: "o".into(),
                 subtask: 0,
                 state: OperatorState::new(),
-                keyed: Some(SnapshotHandle {
-                    backend: "b".into(),
-                    backend_format: 1,
-                    checkpoint: CheckpointId(id),
-                    kind: SnapshotKind::Checkpoint,
-                    ownership: Ownership::Weir,
-                    key_groups: KeyGroupRange::all(max_parallelism),
-                    max_parallelism,
-                    key_hash: KeyHashVersion::default(),
-                    key_codec: CodecId::new("k", 1),
-                    watermark: None,
-                    states: Vec::new(),
-                    objects: objects.iter().map(object).collect(),
-                }),
+                keyed: Some(keyed),
             }],
         }
     }
@@ -281,7 +269,11 @@ mod tests {
         let untouched = HashSet::from([CheckpointId(0)]);
         assert_eq!(
             unreachable_paths(&paths, &retained, &untouched, CheckpointId(4)),
-            ["chk-00000-000000001/metadata", "chk-00000-000000001/a", "chk-00000-000000002/aborted"]
+            [
+                "chk-00000-000000001/metadata",
+                "chk-00000-000000001/a",
+                "chk-00000-000000002/aborted"
+            ]
         );
     }
 

@@ -92,6 +92,7 @@ where
         OpenRequest::new(attempt.environment.clone(), &*context.id.operator, key_codec);
     request.max_parallelism = attempt.max_parallelism;
     request.key_groups = context.key_groups()?;
+    request.directory = format!("live/{}/{}/", attempt.name, context.id.file_name());
     let request = request.restore_from(context.handles());
     attempt.runtime.block_on(KeyedStore::open(&*attempt.backend, request))
 }
@@ -195,7 +196,7 @@ where
             let result = handle.map(|handle| {
                 let mut part = part;
                 part.keyed = Some(handle);
-                part
+                Box::new(part)
             });
             // The coordinator is gone only when the attempt is over; then nobody listens.
             drop(messages.send(TaskMessage::Snapshot { task: id, checkpoint, result, held }));

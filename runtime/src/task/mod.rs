@@ -87,6 +87,13 @@ pub(crate) struct TaskId {
     pub(crate) subtask: u16,
 }
 
+impl TaskId {
+    /// The task's name as a part of object names.
+    pub(crate) fn file_name(&self) -> String {
+        format!("{}-{}", self.operator, self.subtask)
+    }
+}
+
 impl std::fmt::Display for TaskId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}[{}]", self.operator, self.subtask)
@@ -102,7 +109,7 @@ pub(crate) enum TaskMessage {
     Snapshot {
         task: TaskId,
         checkpoint: CheckpointId,
-        result: Result<TaskSnapshot>,
+        result: Result<Box<TaskSnapshot>>,
         /// How long the task's thread was held.
         held: Duration,
     },
@@ -199,7 +206,7 @@ impl TaskContext {
         held: Duration,
         state: Result<OperatorState>,
     ) {
-        let result = state.map(|state| self.snapshot_of(state, None));
+        let result = state.map(|state| Box::new(self.snapshot_of(state, None)));
         self.send(TaskMessage::Snapshot { task: self.id.clone(), checkpoint, result, held });
     }
 

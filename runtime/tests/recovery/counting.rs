@@ -119,11 +119,7 @@ impl KeyedOperator for Count {
     }
 }
 
-pub(crate) fn count_job(
-    numbers: Numbers,
-    trap: Arc<Trap>,
-    sink: VecSink<(u64, u64)>,
-) -> JobGraph {
+pub(crate) fn count_job(numbers: Numbers, trap: Arc<Trap>, sink: VecSink<(u64, u64)>) -> JobGraph {
     let graph = JobGraph::new("count");
     graph
         .source("numbers", numbers)

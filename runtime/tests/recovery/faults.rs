@@ -27,7 +27,8 @@ fn single_failures_cost_a_checkpoint_and_nothing_else() {
                 let trap = Trap::calling(1_000, move || faults.fail(op, nth, when));
                 let graph = count_job(numbers(2, 3_000), trap, sink.clone());
                 let report = weir_runtime::run(&graph, config(2, &storage));
-                let report = report.unwrap_or_else(|error| panic!("{op:?} {when:?} {nth}: {error}"));
+                let report =
+                    report.unwrap_or_else(|error| panic!("{op:?} {when:?} {nth}: {error}"));
                 assert!(report.restarts >= 1);
                 assert_exactly_once(sink.take(), 6_000);
             }

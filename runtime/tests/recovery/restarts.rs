@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use weir_runtime::{CheckpointStore, JobConfig, JobGraph, RestoreFrom, Storage, VecSink, VecSource};
+use weir_runtime::{
+    CheckpointStore, JobConfig, JobGraph, RestoreFrom, Storage, VecSink, VecSource,
+};
 use weir_state_api::ErrorKind;
 
 use crate::counting::{Trap, assert_exactly_once, config, count_job, numbers};
@@ -92,11 +94,7 @@ fn an_empty_source_and_a_graph_without_operators_end() {
     let graph = JobGraph::new("empty");
     let sink = VecSink::default();
     let nothing: [(i64, u64); 0] = [];
-    graph
-        .source("nothing", VecSource::new(nothing))
-        .unwrap()
-        .sink("sink", sink.clone())
-        .unwrap();
+    graph.source("nothing", VecSource::new(nothing)).unwrap().sink("sink", sink.clone()).unwrap();
     weir_runtime::run(&graph, JobConfig::default()).unwrap();
     assert!(sink.take().is_empty());
     weir_runtime::run(&JobGraph::new("nothing at all"), JobConfig::default()).unwrap();

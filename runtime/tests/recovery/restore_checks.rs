@@ -1,6 +1,8 @@
 //! A restore is checked up front: it starts from matching, whole checkpoints or is refused.
 
-use weir_runtime::{CheckpointStore, JobConfig, JobGraph, JobReport, RestoreFrom, Storage, VecSink, VecSource};
+use weir_runtime::{
+    CheckpointStore, JobConfig, JobGraph, JobReport, RestoreFrom, Storage, VecSink, VecSource,
+};
 use weir_state_api::{CheckpointId, Error, ErrorKind, MaxParallelism, block_on};
 
 use crate::counting::{Trap, config, count_job, numbers};

@@ -74,7 +74,8 @@ fn tumbling_and_sliding_windows_emit_each_window_once() {
         assert_eq!(results, [(7, 0, 10, 30), (7, 10, 20, 1), (7, 20, 30, 2), (8, 0, 10, 5)]);
         assert_eq!(late, 0);
         let (results, _) = totals(vec![records.clone()], sliding, parallelism);
-        let of_seven: Vec<_> = results.iter().filter(|row| row.0 == 7).map(|r| (r.1, r.3)).collect();
+        let of_seven: Vec<_> =
+            results.iter().filter(|row| row.0 == 7).map(|r| (r.1, r.3)).collect();
         assert_eq!(of_seven, [(-5, 10), (0, 30), (5, 21), (10, 1), (20, 2), (25, 2)]);
     }
 }

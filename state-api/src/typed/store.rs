@@ -15,8 +15,8 @@ use super::value::{self, ValueState};
 use crate::{
     BackendFactory, BoxError, Codec, CodecId, Environment, Error, ErrorKind, Key, KeyGroup,
     KeyGroupRange, KeyHashVersion, KeyedBackend, MaxParallelism, Millis, Native, NativeType,
-    Notification, OpenRequest, Ordered, OrderedType, Page, Result, SnapshotRequest, SnapshotTask,
-    StateDescriptor, StateFuture, StateKind, Statistics, TimerPoll, block_on,
+    NextTimer, Notification, OpenRequest, Ordered, OrderedType, Page, Result, SnapshotRequest,
+    SnapshotTask, StateDescriptor, StateFuture, StateKind, Statistics, TimerPoll, block_on,
 };
 
 /// Keyed state of one operator instance: a backend under typed handles.
@@ -357,7 +357,8 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
         map_key: Option<CodecId>,
         value: CodecId,
     ) -> Result<Slot> {
-        let descriptor = StateDescriptor { name: name.into(), kind, namespace, map_key, value };
+        let mut descriptor = StateDescriptor::new(name, kind, namespace, value);
+        descriptor.map_key = map_key;
         let id = self.backend.register(&descriptor)?;
         Ok(Slot::new(id, name))
     }
@@ -448,8 +449,8 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
         match self.backend.poll_timer(timers.slot.state, now) {
             Ok(TimerPoll::Idle) => StateFuture::ready(Ok(None)),
             Ok(TimerPoll::Due(timer)) => {
-                let fired = timers.codec.decode(&timer.namespace);
-                self.key = timer.key;
+                let fired = timers.codec.decode(timer.namespace);
+                self.key.refill_from(timer.key);
                 self.key_is_set = true;
                 StateFuture::ready(
                     fired
@@ -468,14 +469,11 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
         }
     }
 
-    /// When the queue's first timer is due, if that is known without I/O.
+    /// When the queue's first timer is due, as far as that is known without I/O.
     ///
     /// # Errors
     /// Only those of a failed instance.
-    pub fn next_timer<N, NC: Codec<N>>(
-        &mut self,
-        timers: &TimerState<N, NC>,
-    ) -> Result<Option<Millis>> {
+    pub fn next_timer<N, NC: Codec<N>>(&mut self, timers: &TimerState<N, NC>) -> Result<NextTimer> {
         self.backend.next_timer(timers.slot.state)
     }
 

@@ -15,13 +15,9 @@ pub type Scanned = (Option<KeyGroup>, Vec<u8>, Vec<u8>);
 
 /// A descriptor for byte-level cases.
 pub fn descriptor(name: &str, kind: StateKind) -> StateDescriptor {
-    StateDescriptor {
-        name: name.into(),
-        kind,
-        namespace: CodecId::new("bytes", 1),
-        map_key: (kind == StateKind::Map).then(|| CodecId::new("bytes", 1)),
-        value: CodecId::new("bytes", 1),
-    }
+    let bytes = CodecId::new("bytes", 1);
+    let descriptor = StateDescriptor::new(name, kind, bytes.clone(), bytes.clone());
+    if kind == StateKind::Map { descriptor.with_map_key(bytes) } else { descriptor }
 }
 
 /// The bytes at an address, whether the backend pends or not.
@@ -183,8 +179,8 @@ impl Contents {
                 TimerPoll::Idle => return Ok(()),
                 TimerPoll::Pending(future) => block_on(future)?,
                 TimerPoll::Due(timer) => {
-                    let key = timer.key.as_ref().bytes().to_vec();
-                    let entry = (name.to_string(), timer.time, key, timer.namespace);
+                    let (key, namespace) = (timer.key.bytes(), timer.namespace);
+                    let entry = (name.to_string(), timer.time, key.to_vec(), namespace.to_vec());
                     let text = format!("{entry:?}");
                     assert!(self.timers.insert(entry), "a timer came due twice: {text}");
                 }

@@ -4,10 +4,10 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use weir_state_api::{
-    Address, Capabilities, Change, Error, ErrorKind, Key, KeyRef, KeyedBackend, Lookup, MapRange,
-    Millis, Notification, Order, Page, PendingValues, Result, ScanStep, SnapshotRequest,
-    SnapshotTask, StateDescriptor, StateId, Statistics, Timer, TimerPoll, TimerRef, UpdateFn,
-    Updated, Values,
+    Address, Capabilities, Change, Error, ErrorKind, KeyRef, KeyedBackend, Lookup, MapRange,
+    Millis, NextTimer, Notification, Order, Page, PendingValues, Result, ScanStep, SnapshotRequest,
+    SnapshotTask, StateDescriptor, StateId, Statistics, TimerPoll, TimerRef, UpdateFn, Updated,
+    Values,
 };
 
 use super::instance::{ReferenceBackend, in_range};
@@ -250,7 +250,7 @@ impl KeyedBackend for ReferenceBackend {
         Ok(())
     }
 
-    fn poll_timer(&mut self, queue: StateId, now: Millis) -> Result<TimerPoll> {
+    fn poll_timer(&mut self, queue: StateId, now: Millis) -> Result<TimerPoll<'_>> {
         if self.options.pends && !std::mem::replace(&mut self.poll_ready, true) {
             self.tables.timers(queue)?;
             return Ok(TimerPoll::Pending(Box::pin(async {
@@ -279,13 +279,14 @@ impl KeyedBackend for ReferenceBackend {
             }
         }
         self.changed();
-        let (time, key, namespace, group) = first;
-        let key = Key::from_ref(KeyRef::with_group(&key, group)?);
-        Ok(TimerPoll::Due(Timer { time, key, namespace }))
+        let (time, key, namespace, group) = self.polled.insert(first);
+        let key = KeyRef::with_group(key, *group)?;
+        Ok(TimerPoll::Due(TimerRef { queue, time: *time, key, namespace }))
     }
 
-    fn next_timer(&mut self, queue: StateId) -> Result<Option<Millis>> {
-        Ok(self.tables.timers(queue)?.keys().next().map(|timer| timer.0))
+    fn next_timer(&mut self, queue: StateId) -> Result<NextTimer> {
+        let first = self.tables.timers(queue)?.keys().next();
+        Ok(first.map_or(NextTimer::Empty, |timer| NextTimer::At(timer.0)))
     }
 
     fn snapshot(&mut self, request: SnapshotRequest) -> Result<SnapshotTask> {

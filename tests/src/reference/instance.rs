@@ -21,6 +21,8 @@ pub(super) struct ReferenceBackend {
     pub(super) failed: Arc<AtomicBool>,
     /// A pending poll has been announced and may answer now.
     pub(super) poll_ready: bool,
+    /// The timer that was polled last, to lend it.
+    pub(super) polled: Option<TimerEntry>,
     /// Changes since the last snapshot or scan began.
     pub(super) changes: u32,
 }
@@ -42,6 +44,7 @@ impl ReferenceBackend {
             live,
             failed: Arc::default(),
             poll_ready: false,
+            polled: None,
             changes: 0,
         }
     }

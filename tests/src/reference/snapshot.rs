@@ -50,35 +50,21 @@ pub(super) async fn write(
     };
     let path =
         format!("{}{}-{}-{number}.reference", request.directory, open.operator, std::process::id());
-    let object = ObjectRef {
-        path: path.clone(),
-        length: bytes.len() as u64,
-        crc32: crc32fast::hash(&bytes),
-        shared: false,
-    };
+    let object = ObjectRef::new(&path, bytes.len() as u64, crc32fast::hash(&bytes));
     let written = open.environment.store.write(&path, bytes).await;
     if let (Err(error), false) = (written, options.has(Defect::UploadFailuresAreIgnored)) {
         return Err(Error::store("write a snapshot", &path, error));
     }
-    let key_groups = if options.has(Defect::EmptyGroupsAreUncovered) {
-        tables.covered()
-    } else {
-        open.key_groups
-    };
-    Ok(SnapshotHandle {
-        backend: BACKEND.into(),
-        backend_format: FORMAT,
-        checkpoint: request.checkpoint,
-        kind: request.kind,
-        ownership: request.ownership,
-        key_groups,
-        max_parallelism: open.max_parallelism,
-        key_hash: open.key_hash,
-        key_codec: open.key_codec,
-        watermark: request.watermark.filter(|_| !options.has(Defect::WatermarksAreLost)),
-        states,
-        objects: vec![object],
-    })
+    let mut handle = SnapshotHandle::new(BACKEND, FORMAT, &open, &request);
+    if options.has(Defect::EmptyGroupsAreUncovered) {
+        handle.key_groups = tables.covered();
+    }
+    if options.has(Defect::WatermarksAreLost) {
+        handle.watermark = None;
+    }
+    handle.states = states;
+    handle.objects = vec![object];
+    Ok(handle)
 }
 
 /// Reads what the request wants of its handles.
