@@ -146,22 +146,6 @@ fn an_empty_instance_writes_nothing_and_restores() {
 }
 
 #[test]
-fn overlapping_handles_unite_and_the_later_one_wins() {
-    let environment = Environment::in_memory();
-    let write = |value: &[u8], only: &[u8]| {
-        let mut backend = open(request(&environment)).unwrap();
-        let state = backend.register(&descriptor("s", StateKind::Value)).unwrap();
-        backend.put(&at(state, b"both", b""), value).unwrap();
-        backend.put(&at(state, only, b""), value).unwrap();
-        block_on(snapshot(backend.as_mut(), 1).run()).unwrap()
-    };
-    let handles = vec![write(b"1", b"x"), write(b"2", b"y")];
-    let mut backend = open(request(&environment).restore_from(handles)).unwrap();
-    let mut found = |key: &[u8]| get(backend.as_mut(), &at(StateId(0), key, b"")).unwrap();
-    assert_eq!((found(b"both"), found(b"x"), found(b"y")), (vec![b'2'], vec![b'1'], vec![b'2']));
-}
-
-#[test]
 fn a_dropped_instance_lets_its_snapshots_finish_and_memory_is_accounted() {
     let environment = Environment::in_memory();
     let mut backend = open(request(&environment)).unwrap();

@@ -187,7 +187,7 @@ macro_rules! __with_all_cases {
                 uneven_and_extreme_rescaling_works
                 key_groups_that_come_back_are_fresh
                 empty_key_groups_are_covered
-                overlapping_handles_restore
+                overlapping_handles_are_refused
                 handles_survive_serialization
                 handles_describe_themselves
                 the_watermark_is_restored
