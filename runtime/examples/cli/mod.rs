@@ -5,7 +5,7 @@
 //! | `options.rs` | the command-line options common to all examples |
 //! | `duration.rs`, `restore.rs` | how the values of two of them are read |
 //! | `places.rs` | where checkpoints and output go; temporary folders by default |
-//! | `crash.rs` | the source that ends the process after so many records |
+//! | `crash.rs`, `pace.rs` | sources that end the process after so many records, or are slow |
 //! | `recorder.rs`, `display.rs` | what a run has done so far, and showing it |
 //! | `summary.rs`, `figures.rs`, `table.rs` | what it did in all, as JSON and as table |
 //! | `verify.rs` | comparing published lines with a plain evaluation |
@@ -16,6 +16,7 @@ mod display;
 mod duration;
 mod figures;
 mod options;
+mod pace;
 mod places;
 mod recorder;
 mod restore;

@@ -55,6 +55,11 @@ pub(crate) struct CommonOptions {
     #[arg(long, value_name = "N")]
     pub(crate) events: Option<u64>,
 
+    /// Read at most so many records a second from each source, to watch checkpoints and crashes
+    #[arg(long, value_name = "RECORDS")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rate: Option<u32>,
+
     /// Compare what was published with a plain evaluation of the whole input; a difference is an
     /// error
     #[arg(long)]

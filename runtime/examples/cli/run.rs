@@ -11,6 +11,7 @@ use super::crash::{CrashPoint, Crashing, EXIT_CODE};
 use super::display::Display;
 use super::figures::thousands;
 use super::options::CommonOptions;
+use super::pace::Paced;
 use super::places::Places;
 use super::recorder::Recorder;
 use super::restore::Restore;
@@ -47,9 +48,9 @@ impl Run {
         Ok(Run { options: options.clone(), places, storage, recorder, crash })
     }
 
-    /// A source that crashes the process when it is time.
-    pub(crate) fn source<S: Source>(&self, source: S) -> Crashing<S> {
-        Crashing::at(self.crash.clone(), source)
+    /// A source that keeps to the rate, and crashes the process when it is time.
+    pub(crate) fn source<S: Source>(&self, source: S) -> Crashing<Paced<S>> {
+        Crashing::at(self.crash.clone(), Paced::to(self.options.rate, source))
     }
 
     /// The folder for the sink.
