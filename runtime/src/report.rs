@@ -29,7 +29,8 @@ pub struct CheckpointStats {
     pub id: CheckpointId,
     /// From the trigger to the completed metadata.
     pub duration: Duration,
-    /// The longest time it held a task's thread.
+    /// The longest time it held a task's thread: pinning state, or preparing a sink's output (which
+    /// a file sink syncs to the disk). Waiting for full channels is not counted.
     pub longest_hold: Duration,
     /// Bytes of all objects it needs.
     pub bytes: u64,

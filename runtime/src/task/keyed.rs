@@ -181,9 +181,9 @@ where
     }
 
     fn snapshot(&mut self, checkpoint: CheckpointId) -> Result<()> {
-        let begun = Instant::now();
         // The barrier goes first: downstream aligns while this task pins its state.
         self.output.signal(Signal::Barrier(checkpoint))?;
+        let begun = Instant::now();
         let mut request =
             SnapshotRequest::checkpoint(checkpoint, CheckpointStore::directory(checkpoint));
         request.watermark = Some(self.watermarks.current());

@@ -8,6 +8,7 @@ use weir_state_api::{
 };
 
 use super::{Attempt, Node, NodeKind, StartedTask, TaskContext, TaskMessage, spawn};
+use crate::checkpoint::CheckpointStore;
 use crate::inbox::{Control, Inbox};
 use crate::output::{Output, Outputs, fan_out};
 use crate::record::{Data, MAX_TIME, MIN_TIME, Record, Signal};
@@ -82,10 +83,11 @@ fn open_splits<S: Source>(source: &S, context: &TaskContext) -> Result<Vec<OpenS
                 return Err(Error::new(
                     ErrorKind::Incompatible,
                     format!(
-                        "source {:?} has {count} splits, checkpoint {} holds {stored}",
-                        &*context.id.operator, checkpoint.id
+                        "source {:?} has {count} splits, the checkpoint holds {stored}",
+                        &*context.id.operator
                     ),
                 )
+                .object(CheckpointStore::directory(checkpoint.id))
                 .advice("restore with the same input, or start without restoring"));
             }
         }
@@ -188,8 +190,8 @@ impl<T: Data> SourceTask<'_, T> {
     }
 
     fn checkpoint(&mut self, checkpoint: CheckpointId) -> Result<()> {
-        let begun = Instant::now();
         self.output.signal(Signal::Barrier(checkpoint))?;
+        let begun = Instant::now();
         let offsets: Vec<(u32, u64)> =
             self.splits.iter().map(|split| (split.number, split.offset)).collect();
         let mut state = OperatorState::new();

@@ -95,6 +95,7 @@ where
             self.accumulators.merge(context, &merged, &overlapping).wait()?;
             apart.push((merged.start, merged.end));
             sessions.set(context, &apart)?;
+            context.register_timer(merged.last_time(), &merged)?;
         }
         Ok(Some(merged))
     }
@@ -138,8 +139,11 @@ where
             };
             if let Some(window) = window {
                 in_time = true;
-                self.accumulators.at(&window)?.add(context, value.clone()).wait()?;
-                context.register_timer(window.last_time(), &window)?;
+                let first = self.accumulators.at(&window)?.add(context, value.clone()).wait()?;
+                // A session's timer moves with the session, when it is merged.
+                if first && self.sessions.is_none() {
+                    context.register_timer(window.last_time(), &window)?;
+                }
             }
         }
         if !in_time && !windows.is_empty() {

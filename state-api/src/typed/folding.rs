@@ -41,18 +41,18 @@ impl<V: Send + 'static, C: Codec<V>> ReducingState<V, C> {
         self.value.get(at)
     }
 
-    /// Combines the value with `element`.
+    /// Combines the value with `element`; answers whether it is the first one.
     pub fn add<'a, A: StateAccess + ?Sized>(
         &'a self,
         at: &'a mut A,
         element: V,
-    ) -> StateFuture<'a, ()> {
+    ) -> StateFuture<'a, bool> {
         self.value
             .modify(at, move |old| match old {
                 Some(old) => combine(&*self.reduce, old, element).map(Some),
                 None => Ok(Some(element)),
             })
-            .and_then(|_| Ok(()))
+            .and_then(|modified| Ok(modified.was_absent))
     }
 
     /// Removes the value.
@@ -190,12 +190,12 @@ impl<G: Aggregate, C: Codec<G::Accumulator>> AggregatingState<G, C> {
             .and_then(move |stored| Ok(stored.map(|stored| aggregate.output(&stored))))
     }
 
-    /// Folds one input in.
+    /// Folds one input in; answers whether it is the first one.
     pub fn add<'a, A: StateAccess + ?Sized>(
         &'a self,
         at: &'a mut A,
         input: G::Input,
-    ) -> StateFuture<'a, ()>
+    ) -> StateFuture<'a, bool>
     where
         G::Input: 'a,
     {
@@ -207,7 +207,7 @@ impl<G: Aggregate, C: Codec<G::Accumulator>> AggregatingState<G, C> {
                     .map_err(|error| Error::user_function("aggregate", error))?;
                 Ok(Some(accumulator))
             })
-            .and_then(|_| Ok(()))
+            .and_then(|modified| Ok(modified.was_absent))
     }
 
     /// Removes the accumulator.

@@ -34,6 +34,12 @@ pub struct ValueState<V, C = Native> {
     value: PhantomData<fn() -> V>,
 }
 
+/// What an update did.
+pub(crate) struct Modified<V> {
+    pub(crate) new: Option<V>,
+    pub(crate) was_absent: bool,
+}
+
 /// A read at the byte level: decoded now, or bytes to come.
 enum Read<V> {
     Now(Option<V>),
@@ -105,8 +111,8 @@ impl<V: Send + 'static, C: Codec<V>> ValueState<V, C> {
         at: &'a mut A,
         f: impl FnOnce(Option<V>) -> V + Send + 'a,
     ) -> StateFuture<'a, V> {
-        self.modify(at, move |old| Ok(Some(f(old)))).and_then(|new| {
-            new.ok_or_else(|| {
+        self.modify(at, move |old| Ok(Some(f(old)))).and_then(|modified| {
+            modified.new.ok_or_else(|| {
                 Error::new(ErrorKind::InvalidUsage, "an update always returns a value")
             })
         })
@@ -121,6 +127,7 @@ impl<V: Send + 'static, C: Codec<V>> ValueState<V, C> {
         f: impl FnOnce(Option<V>) -> Result<Option<V>, BoxError> + Send + 'a,
     ) -> StateFuture<'a, Option<V>> {
         self.modify(at, move |old| f(old).map_err(|error| Error::user_function("update", error)))
+            .and_then(|modified| Ok(modified.new))
     }
 
     #[inline]
@@ -128,14 +135,16 @@ impl<V: Send + 'static, C: Codec<V>> ValueState<V, C> {
         &'a self,
         at: &'a mut A,
         f: impl FnOnce(Option<V>) -> Result<Option<V>> + Send + 'a,
-    ) -> StateFuture<'a, Option<V>> {
+    ) -> StateFuture<'a, Modified<V>> {
         let mut f = Some(f);
         let mut new = None;
+        let mut was_absent = false;
         let updated = at.with(|scope| {
             let address = self.slot.address(scope.key);
             scope.backend.update(&address, &mut |old, output| {
                 let old = old.map(|bytes| self.codec.decode(bytes)).transpose()?;
                 let f = f.take().ok_or_else(run_twice)?;
+                was_absent = old.is_none();
                 new = f(old)?;
                 match &new {
                     Some(value) => {
@@ -147,7 +156,7 @@ impl<V: Send + 'static, C: Codec<V>> ValueState<V, C> {
             })
         });
         match updated {
-            Ok(Updated::Done) => StateFuture::ready(Ok(new)),
+            Ok(Updated::Done) => StateFuture::ready(Ok(Modified { new, was_absent })),
             Ok(Updated::Pending(future)) => self.modify_later(at, future, f),
             Err(error) => StateFuture::ready(Err(self.slot.blame(error))),
         }
@@ -158,17 +167,18 @@ impl<V: Send + 'static, C: Codec<V>> ValueState<V, C> {
         at: &'a mut A,
         future: BoxFuture<'static, Result<Option<bytes::Bytes>>>,
         f: Option<impl FnOnce(Option<V>) -> Result<Option<V>> + Send + 'a>,
-    ) -> StateFuture<'a, Option<V>> {
+    ) -> StateFuture<'a, Modified<V>> {
         let old = self.decode_later(future);
         StateFuture::pending(async move {
             let old = old.await?;
             let f = f.ok_or_else(run_twice)?;
+            let was_absent = old.is_none();
             let new = f(old).map_err(|error| self.slot.blame(error))?;
             match &new {
                 Some(value) => self.set(at, value)?,
                 None => self.clear(at)?,
             }
-            Ok(new)
+            Ok(Modified { new, was_absent })
         })
     }
 

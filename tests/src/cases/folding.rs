@@ -54,8 +54,9 @@ fn reducing_stores_the_first_and_combines_the_rest(h: &Harness<'_>) -> Result<()
     let mut store = h.open()?;
     let sum = store.reducing("r", |a: i64, b| Ok(a + b))?;
     assert_eq!(sum.get(store.at("a")?).wait()?, None);
-    sum.add(&mut store, 5).wait()?;
+    assert!(sum.add(&mut store, 5).wait()?, "the first element is told of");
     assert_eq!(sum.get(&mut store).wait()?, Some(5));
+    assert!(!sum.add(&mut store, 0).wait()?, "the second is not the first");
     for number in 1..=10 {
         sum.add(&mut store, number).wait()?;
     }

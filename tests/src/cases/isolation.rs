@@ -42,7 +42,7 @@ fn in_place_updates_are_not_in_the_snapshot(h: &Harness<'_>) -> Result<()> {
         value.update(store, |old| [old.unwrap_or_default(), vec![number]].concat()).wait()?;
         list.add(store, &number.into())?;
         map.put(store, &1, &number.into())?;
-        sum.add(store, number.into()).wait()
+        sum.add(store, number.into()).wait().map(drop)
     };
     change(&mut store, 1)?;
     let first = h.begin_snapshot(&mut store)?;
