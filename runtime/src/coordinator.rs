@@ -1,6 +1,7 @@
 //! The checkpoint coordinator of one attempt: triggers, collects, completes, gives up.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -52,6 +53,7 @@ pub(crate) struct Coordinator<'a> {
     last_trigger: Instant,
     failures_in_a_row: u32,
     sources_reading: usize,
+    last_was_tried: bool,
     finishing: bool,
     ended: usize,
 }
@@ -77,6 +79,7 @@ impl<'a> Coordinator<'a> {
             last_trigger: Instant::now(),
             failures_in_a_row: 0,
             sources_reading,
+            last_was_tried: false,
             finishing: false,
             ended: 0,
         }
@@ -126,8 +129,7 @@ impl<'a> Coordinator<'a> {
             }
             self.tick()?;
         }
-        self.report_progress();
-        Ok(())
+        self.report_progress()
     }
 
     fn checkpoints(&self) -> &CheckpointConfig {
@@ -149,22 +151,27 @@ impl<'a> Coordinator<'a> {
                 let waiting = self.tasks.len() - pending.parts.len();
                 let error = Error::new(
                     ErrorKind::Unavailable,
-                    format!("checkpoint {} timed out waiting for {waiting} tasks", pending.id),
-                );
+                    format!("{waiting} of {} tasks did not answer in time", self.tasks.len()),
+                )
+                .object(CheckpointStore::directory(pending.id))
+                .advice("raise the timeout, or see what holds the operators up");
                 self.give_up(&error)?;
             }
         } else if !self.finishing {
             let all_read = self.sources_reading == 0;
-            if all_read || self.last_trigger.elapsed() >= self.checkpoints().interval {
+            // The last checkpoint comes at once; if it fails, the store gets time to recover.
+            let first_last = all_read && !self.last_was_tried;
+            if first_last || self.last_trigger.elapsed() >= self.checkpoints().interval {
+                self.last_was_tried = all_read;
                 self.trigger(all_read);
             }
         }
-        self.report_progress();
-        Ok(())
+        self.report_progress()
     }
 
-    fn report_progress(&self) {
-        if let Some(on_progress) = &self.config.on_progress {
+    fn report_progress(&self) -> Result<()> {
+        let Some(on_progress) = &self.config.on_progress else { return Ok(()) };
+        let told = catch_unwind(AssertUnwindSafe(|| {
             on_progress(&Progress {
                 records_read: self.attempt.counters.read.load(Relaxed),
                 records_written: self.attempt.counters.written.load(Relaxed),
@@ -173,7 +180,8 @@ impl<'a> Coordinator<'a> {
                 last_checkpoint: self.history.completed.last().copied(),
                 restarts: self.history.restarts,
             });
-        }
+        }));
+        told.map_err(|_| Error::new(ErrorKind::InvalidUsage, "the progress callback panicked"))
     }
 
     fn post(&self, to: impl Fn(NodeKind) -> bool, control: Control) {
@@ -252,8 +260,7 @@ impl<'a> Coordinator<'a> {
                 ErrorKind::Unavailable,
                 format!("{} checkpoints failed in a row", self.failures_in_a_row),
             )
-            .source(error.to_string())
-            .advice("check the checkpoint store"));
+            .source(error.to_string()));
         }
         Ok(())
     }
@@ -267,6 +274,7 @@ impl<'a> Coordinator<'a> {
             id: pending.id,
             attempt: self.attempt.name.to_string(),
             parallelism: self.attempt.parallelism,
+            finished: pending.last,
             tasks: parts,
         };
         let committed = self

@@ -289,6 +289,12 @@ where
     {
         check_name(&self.nodes, name)?;
         let inboxes: InboxCell<T> = Rc::default();
+        if self.inputs.iter().any(|input| !Rc::ptr_eq(&input.nodes, &self.nodes)) {
+            return Err(Error::new(
+                ErrorKind::InvalidUsage,
+                format!("an input of operator {name:?} belongs to another JobGraph"),
+            ));
+        }
         connect(&self.inputs, &inboxes, &Rc::new(Partition::Key(key_encoder(self.key_of.clone()))));
         let outputs: Outputs<O::Out> = Rc::default();
         let node = KeyedNode::<O> {

@@ -14,9 +14,13 @@ use crate::config::{JobConfig, RestoreFrom};
 use crate::coordinator::{Coordinator, History};
 use crate::graph::JobGraph;
 use crate::report::JobReport;
-use crate::task::{Attempt, Counters, Gate};
+use crate::task::{Attempt, Counters, Gate, NodeKind};
 
 /// Runs a job to the end of its input, recovering from failures of its tasks.
+///
+/// Blocks the calling thread and runs an executor of its own for I/O, so call it from a thread that is
+/// not a worker of an executor. A user function that never returns cannot be stopped: the job then
+/// never ends, even when it fails.
 ///
 /// All input read, a last checkpoint is taken and committed, so everything the sinks wrote is
 /// published when this returns.
@@ -150,7 +154,7 @@ impl Job<'_> {
             (RestoreFrom::Fresh, Some(newest)) => {
                 return Err(Error::new(
                     ErrorKind::InvalidUsage,
-                    format!("the store holds complete checkpoints up to {newest}"),
+                    "the store holds complete checkpoints",
                 )
                 .object(CheckpointStore::directory(newest))
                 .advice("restore the latest one, or give the new job an empty store"));
@@ -192,6 +196,23 @@ impl Job<'_> {
                     "the checkpoint has state of operator {:?}, the job has none",
                     task.operator
                 ),
+                "name the operators as they were named when the checkpoint was taken",
+            );
+        }
+        // Names alone could hide that a keyed operator has become something else.
+        let swapped = checkpoint.tasks.iter().find(|task| {
+            let keyed = nodes
+                .iter()
+                .any(|node| node.name() == task.operator && node.kind() == NodeKind::Keyed);
+            keyed != task.keyed.is_some()
+        });
+        if let Some(task) = swapped {
+            let (was, is) = match task.keyed {
+                Some(_) => ("keyed", "not keyed"),
+                None => ("not keyed", "keyed"),
+            };
+            return refuse(
+                format!("operator {:?} was {was} in the checkpoint and is {is} now", task.operator),
                 "name the operators as they were named when the checkpoint was taken",
             );
         }

@@ -5,7 +5,7 @@ use weir_state_api::{CheckpointId, Millis};
 /// Event time before any event.
 pub const MIN_TIME: Millis = Millis::MIN;
 
-/// Event time after every event: the watermark of an input that has ended.
+/// Event time after every event: the watermark of an input that has ended. No record may have it.
 pub const MAX_TIME: Millis = Millis::MAX;
 
 /// Values that may flow through a job.

@@ -20,7 +20,9 @@ pub trait Source: Send + Sync + 'static {
     /// Opens split `split` so that the next record is number `offset` (the first is 0).
     ///
     /// # Errors
-    /// When the input is missing or malformed; the job fails or recovers.
+    /// When the input is missing or malformed; the job fails or recovers. An offset behind the end
+    /// is an error too ([`Incompatible`](weir_state_api::ErrorKind::Incompatible)): the input is not
+    /// the one that the checkpoint was taken with.
     fn open(&self, split: u32, offset: u64) -> Result<Box<dyn SplitReader<Self::Out>>>;
 }
 
@@ -29,7 +31,8 @@ pub trait Source: Send + Sync + 'static {
 pub enum ReadStatus {
     /// There may be more at once.
     More,
-    /// Nothing for now; ask again after this time.
+    /// Nothing for now; ask again after this time. Buffered records and the watermark are sent on
+    /// meanwhile, so a live source returns this rather than wait inside of `read`.
     Idle(Duration),
     /// The split has ended.
     End,
@@ -45,5 +48,8 @@ pub trait SplitReader<T>: Send {
 
     /// The event time that the records read so far have reached: no record with a smaller or equal
     /// time follows in this split. It must not depend on how the reads were cut.
+    ///
+    /// It is asked for every eighth batch, about ten times a second at least as long as reads
+    /// return, and at [`Idle`](ReadStatus::Idle) and [`End`](ReadStatus::End).
     fn watermark(&self) -> Millis;
 }

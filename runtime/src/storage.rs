@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use opendal::layers::RetryLayer;
 use opendal::{Operator, services};
-use weir_state_api::{Error, ErrorKind, Result};
+use weir_state_api::{CheckpointId, Error, ErrorKind, Result};
+
+use crate::checkpoint::CheckpointStore;
 
 /// A store for checkpoints, held by one run at a time where the store allows it.
 #[derive(Debug, Clone)]
@@ -58,6 +60,19 @@ impl Storage {
         Storage { operator, _lock: None }
     }
 
+    /// The complete checkpoints in the store, oldest first: what a run could restore from.
+    ///
+    /// # Errors
+    /// Those of listing the store.
+    pub fn complete_checkpoints(&self) -> Result<Vec<CheckpointId>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(
+            |error| {
+                Error::new(ErrorKind::Unavailable, "the store's client cannot start").source(error)
+            },
+        )?;
+        runtime.block_on(CheckpointStore::new(self.operator.clone()).complete())
+    }
+
     fn open_folder(folder: &Path) -> Result<Self> {
         let unusable = |what: &str, error: std::io::Error| {
             Error::new(ErrorKind::InvalidUsage, format!("the checkpoint folder {what}"))
@@ -82,6 +97,13 @@ impl Storage {
         }
         let root = folder.to_string_lossy();
         let staging = folder.join(".staging");
+        // What runs that were killed had begun to write; the lock says that none is at it now.
+        match std::fs::remove_dir_all(&staging) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(unusable("cannot be cleaned", error));
+            }
+            _ => {}
+        }
         let service =
             services::Fs::default().root(&root).atomic_write_dir(&staging.to_string_lossy());
         let operator = Operator::new(service)

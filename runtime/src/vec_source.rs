@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_state_api::{Millis, Result};
+use weir_state_api::{Error, ErrorKind, Millis, Result};
 
 use crate::record::{Data, MIN_TIME, Record};
 use crate::source::{ReadStatus, Source, SplitReader};
@@ -41,8 +41,14 @@ impl<T: Data + Sync> Source for VecSource<T> {
 
     fn open(&self, split: u32, offset: u64) -> Result<Box<dyn SplitReader<T>>> {
         let records = self.splits[split as usize].clone();
-        let next = usize::try_from(offset).unwrap_or(usize::MAX).min(records.len());
-        Ok(Box::new(Reader { records, next }))
+        match usize::try_from(offset) {
+            Ok(next) if next <= records.len() => Ok(Box::new(Reader { records, next })),
+            _ => Err(Error::new(
+                ErrorKind::Incompatible,
+                format!("split {split} has {} records, not {offset}", records.len()),
+            )
+            .advice("restore with the input that the checkpoint was taken with")),
+        }
     }
 }
 

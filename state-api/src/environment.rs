@@ -129,6 +129,7 @@ impl Spawner for TokioSpawner {
 }
 
 /// Runs everything at once on the calling thread: deterministic, for tests on an in-memory store.
+/// Stores that need a runtime (local files, HTTP) panic outside of one; give them [`TokioSpawner`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct InlineSpawner;
 
@@ -143,6 +144,54 @@ impl Spawner for InlineSpawner {
 }
 
 /// Everything a backend takes from outside, shared by all instances of a process.
+///
+/// Snapshots in a local folder: OpenDAL's service for files works inside a tokio runtime, so the
+/// runtime runs the background work and whatever waits for the store.
+///
+/// ```
+/// use std::sync::Arc;
+/// use weir_backend_heap::HeapBackendFactory;
+/// use weir_state_api::opendal::{Operator, services};
+/// use weir_state_api::*;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let folder = folder.path().to_str().ok_or("a strange folder")?;
+/// let runtime = tokio::runtime::Runtime::new()?;
+/// // Needs the feature `services-fs` of opendal. Objects appear whole or not at all.
+/// let files = services::Fs::default().root(folder).atomic_write_dir(&format!("{folder}/.staging"));
+/// let environment = Environment::new(
+///     Arc::new(SystemClock),
+///     Operator::new(files)?,
+///     Arc::new(TokioSpawner::new(runtime.handle().clone())),
+/// );
+/// let request = OpenRequest::new(environment, "visits", Codec::<String>::id(&Ordered));
+///
+/// // One instance, then two: each gets all handles and takes its share.
+/// let backend = HeapBackendFactory::default();
+/// let mut store: KeyedStore<String> =
+///     runtime.block_on(KeyedStore::open(&backend, request.clone()))?;
+/// let visits = store.value::<u64>("visits")?;
+/// for user in ["ann", "bob", "cyd"] {
+///     store.set_key(&user.to_string())?;
+///     visits.set(&mut store, &1)?;
+/// }
+/// let task = store.snapshot(SnapshotRequest::checkpoint(CheckpointId(1), "chk-1"))?;
+/// let handle = runtime.block_on(task.run())?;
+///
+/// let max = request.max_parallelism;
+/// for subtask in 0..2 {
+///     let share = request.clone().for_subtask(max, 2, subtask)?.restore_from(vec![handle.clone()]);
+///     let mut store: KeyedStore<String> = runtime.block_on(KeyedStore::open(&backend, share))?;
+///     for entry in store.keys("visits")? {
+///         let (user, _) = entry?;
+///         let group = key_group_of(&Ordered, &user, max)?;
+///         assert_eq!(subtask_of_group(max, 2, group), subtask);
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Environment {
     /// Processing time.

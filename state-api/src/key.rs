@@ -30,6 +30,31 @@ pub fn key_hash(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
 }
 
+/// The key group of a typed key, as a store that hashes its keys itself assigns it. An engine that
+/// partitions records calls it with the codec of the store's keys.
+///
+/// ```
+/// use weir_state_api::{MaxParallelism, Ordered, key_group_of, subtask_of_group};
+///
+/// let max = MaxParallelism::default();
+/// let group = key_group_of(&Ordered, &"ann".to_string(), max)?;
+/// let subtask = subtask_of_group(max, 3, group);
+/// assert!(subtask < 3);
+/// # Ok::<(), weir_state_api::Error>(())
+/// ```
+///
+/// # Errors
+/// When the key cannot be encoded or is longer than [`MAX_KEY_LEN`].
+pub fn key_group_of<K>(
+    codec: &impl crate::Codec<K>,
+    key: &K,
+    max_parallelism: MaxParallelism,
+) -> Result<KeyGroup> {
+    let mut bytes = Vec::new();
+    codec.encode(key, &mut bytes)?;
+    Ok(KeyRef::new(&bytes, max_parallelism)?.group())
+}
+
 /// An encoded key with its hash and key group, borrowed from whoever encoded it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyRef<'a> {

@@ -50,6 +50,8 @@ mod page;
 mod snapshot;
 mod typed;
 
+pub use opendal;
+
 pub use backend::*;
 pub use codec::{Codec, Native, NativeType, Ordered, OrderedType, Postcard};
 pub use descriptor::*;

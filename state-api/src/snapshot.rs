@@ -137,8 +137,8 @@ impl ObjectRef {
 /// A written snapshot of one instance: small, plain data, self-describing.
 ///
 /// Serialize it with any serde format, or with [`to_bytes`](SnapshotHandle::to_bytes), which adds
-/// magic, version and checksum. Several handles with different (even overlapping) key-group ranges
-/// restore one instance.
+/// magic, version and checksum. Several handles restore one instance, as long as each key group it
+/// needs is covered by exactly one of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SnapshotHandle {

@@ -45,7 +45,7 @@ pub(crate) struct CommonOptions {
     pub(crate) crash_after: Option<u64>,
 
     /// Start from a checkpoint: `latest`, the path of its folder (DIR/chk-00001-000000007), or its
-    /// name or number alone. Needs the --output folder and the input that the checkpoint was taken
+    /// name alone. Needs the --output folder and the input that the checkpoint was taken
     /// with. When an older one than the latest is chosen, what later ones published is published
     /// again
     #[arg(long, value_name = "latest|PATH", requires = "output")]

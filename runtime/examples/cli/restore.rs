@@ -1,4 +1,4 @@
-//! Which checkpoint to start from: `latest`, a number, or the path of its folder.
+//! Which checkpoint to start from: `latest`, or the path or name of its folder.
 
 use std::str::FromStr;
 
@@ -8,11 +8,11 @@ use weir_state_api::CheckpointId;
 /// What follows `--restore`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Restore {
-    /// The latest complete checkpoint; there must be one.
+    /// The latest complete checkpoint, or the beginning when there is none.
     Latest,
     /// This one.
     Checkpoint {
-        /// Its number.
+        /// Which one.
         id: CheckpointId,
         /// The folder or URL that it is in, if a path was given.
         store: Option<String>,
@@ -48,13 +48,9 @@ impl FromStr for Restore {
             Some((store, name)) => (Some(store), name),
             None => (None, text.trim_end_matches('/')),
         };
-        let id = match store {
-            None if name.bytes().all(|byte| byte.is_ascii_digit()) => name.parse().ok(),
-            _ => None,
-        };
-        let id = id.map(CheckpointId).or_else(|| CheckpointStore::parse_directory(name));
+        let id = CheckpointStore::parse_directory(name);
         let expected = "expected `latest`, the path of a checkpoint's folder as in \
-                        DIR/chk-00001-000000007, or its name or number alone";
+                        DIR/chk-00001-000000007, or its name alone";
         let store = store.map(str::to_owned);
         id.map(|id| Restore::Checkpoint { id, store }).ok_or_else(|| expected.to_owned())
     }
@@ -65,17 +61,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn checkpoints_have_numbers_names_and_paths() {
+    fn checkpoints_have_names_and_paths() {
         let id = CheckpointStore::parse_directory("chk-00001-000000007").unwrap();
         let checkpoint =
             |store: Option<&str>| Ok(Restore::Checkpoint { id, store: store.map(str::to_owned) });
         assert_eq!("latest".parse(), Ok(Restore::Latest));
-        assert_eq!(id.to_string().parse(), checkpoint(None));
         assert_eq!("chk-00001-000000007".parse(), checkpoint(None));
         assert_eq!("a/b/chk-00001-000000007/".parse(), checkpoint(Some("a/b")));
         assert_eq!("/chk-00001-000000007".parse(), checkpoint(Some("/")));
         assert_eq!("s3://bucket/job/chk-1-7".parse(), checkpoint(Some("s3://bucket/job")));
-        for bad in ["", "/", "newest", "chk-", "a/7", "-7", "+7", "a/b", "99999999999999999999"] {
+        for bad in
+            ["", "/", "7", "newest", "chk-", "a/7", "-7", "+7", "a/b", "99999999999999999999"]
+        {
             assert!(bad.parse::<Restore>().is_err(), "{bad:?}");
         }
     }

@@ -15,7 +15,7 @@ use super::pace::Paced;
 use super::places::Places;
 use super::recorder::Recorder;
 use super::restore::Restore;
-use super::summary::Summary;
+use super::summary::{Summary, folder_name};
 use super::table::{Column, table};
 use super::verify::verify;
 
@@ -36,6 +36,15 @@ impl Run {
             error.exit();
         }
         let places = Arc::new(Places::of(options)?);
+        if let Some(Restore::Checkpoint { .. }) = options.restore {
+            // Opening a store creates its folder, which would hide a mistyped path.
+            let location = Path::new(&places.checkpoints);
+            if !places.checkpoints.contains("://") && !location.exists() {
+                return Err(Error::new(ErrorKind::NotFound, "there is no such checkpoint folder")
+                    .object(&places.checkpoints)
+                    .advice("check the path behind --restore or --checkpoints"));
+            }
+        }
         let storage = Storage::open(&places.checkpoints)?;
         let recorder = Arc::new(Recorder::new());
         let crash = options.crash_after.map(|after| {
@@ -66,6 +75,7 @@ impl Run {
         records: u64,
         expected: impl FnOnce() -> Result<L>,
     ) -> Result<()> {
+        self.tell_where_it_starts()?;
         let total = self.options.restore.is_none().then_some(records);
         let display = Arc::new(Display::new(total));
         let (recorder, shown) = (self.recorder.clone(), display.clone());
@@ -83,18 +93,34 @@ impl Run {
         };
         summary.verified = verified.as_ref().map(Result::is_ok);
         print(&summary, self.options.json)?;
-        self.notes(&summary);
+        self.notes();
         verified.transpose().map(drop)
     }
 
     /// What may not be as it was meant.
-    fn notes(&self, summary: &Summary) {
+    fn notes(&self) {
         if let Some(after) = self.options.crash_after {
             eprintln!("note: the input ended before {after} records were read: no crash");
         }
-        if self.options.restore.is_some() && summary.restored_from.is_none() {
-            eprintln!("note: there was no complete checkpoint: started from the beginning");
+    }
+
+    /// Says what may surprise about the starting point, before anything is read.
+    fn tell_where_it_starts(&self) -> Result<()> {
+        let Some(restore) = &self.options.restore else { return Ok(()) };
+        let complete = self.storage.complete_checkpoints()?;
+        match restore {
+            Restore::Latest if complete.is_empty() => eprintln!(
+                "note: no complete checkpoint is in {}: starting from the beginning",
+                self.places.checkpoints
+            ),
+            Restore::Checkpoint { id, .. } if complete.iter().any(|other| other > id) => eprintln!(
+                "warning: {} is not the latest checkpoint: what later ones published is published \
+                 again",
+                folder_name(*id)
+            ),
+            _ => {}
         }
+        Ok(())
     }
 
     fn config(&self) -> JobConfig {

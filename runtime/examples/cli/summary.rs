@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weir_runtime::{CheckpointStats, FileSink, JobReport};
-use weir_state_api::{Error, ErrorKind, Result};
+use weir_runtime::{CheckpointStats, CheckpointStore, FileSink, JobReport};
+use weir_state_api::{CheckpointId, Error, ErrorKind, Result};
 
 use super::figures::in_millis;
 use super::options::CommonOptions;
@@ -27,7 +27,7 @@ pub(crate) struct Summary {
     pub(crate) records_per_second: f64,
     pub(crate) late_records: u64,
     /// The checkpoint that the run started from.
-    pub(crate) restored_from: Option<u64>,
+    pub(crate) restored_from: Option<String>,
     /// From opening that checkpoint until all tasks ran.
     pub(crate) recovery_ms: Option<f64>,
     /// Recoveries within the run.
@@ -43,8 +43,8 @@ pub(crate) struct Summary {
 pub(crate) struct Checkpoints {
     pub(crate) completed: usize,
     pub(crate) failed: u32,
-    /// The number of the latest.
-    pub(crate) latest: Option<u64>,
+    /// The folder of the latest.
+    pub(crate) latest: Option<String>,
     pub(crate) largest_bytes: u64,
     /// From the trigger to the completed metadata.
     pub(crate) duration_ms: Quantiles,
@@ -74,7 +74,7 @@ impl Summary {
     pub(crate) fn of(report: &JobReport, options: &CommonOptions, places: &Places) -> Result<Self> {
         Ok(Summary {
             job: report.job.clone(),
-            restored_from: report.restored_from.map(|id| id.0),
+            restored_from: report.restored_from.map(folder_name),
             recovery_ms: report.restore_time.map(in_millis),
             restarts: report.restarts,
             late_records: report.records_late,
@@ -138,7 +138,7 @@ impl Checkpoints {
         Checkpoints {
             completed: completed.len(),
             failed,
-            latest: completed.last().map(|checkpoint| checkpoint.id.0),
+            latest: completed.last().map(|checkpoint| folder_name(checkpoint.id)),
             largest_bytes: completed.iter().map(|checkpoint| checkpoint.bytes).max().unwrap_or(0),
             duration_ms: Quantiles::of(durations),
             longest_hold_ms: in_millis(longest_hold.unwrap_or_default()),
@@ -164,6 +164,11 @@ impl Output {
         let rows = if files == 0 { 0 } else { FileSink::<String>::published(folder)?.len() };
         Ok(Output { folder: stays.then(|| folder.display().to_string()), files, rows })
     }
+}
+
+/// What a checkpoint is called: its folder in the store.
+pub(crate) fn folder_name(checkpoint: CheckpointId) -> String {
+    CheckpointStore::directory(checkpoint).trim_end_matches('/').to_owned()
 }
 
 #[cfg(test)]

@@ -2,9 +2,6 @@
 
 use std::fmt::Write;
 
-use weir_runtime::CheckpointStore;
-use weir_state_api::CheckpointId;
-
 use super::figures::{bytes, millis, thousands};
 use super::summary::Summary;
 
@@ -18,7 +15,7 @@ type Figure = fn(&Summary) -> String;
 
 const ROWS: &[(&str, Figure)] = &[
     ("backend, parallelism", |run| format!("{}, {}", run.backend, run.parallelism)),
-    ("restored from checkpoint", |run| or_dash(run.restored_from, folder_name)),
+    ("restored from checkpoint", |run| or_dash(run.restored_from.clone(), |name| name)),
     ("recovery time", |run| or_dash(run.recovery_ms, millis)),
     ("records read", |run| thousands(run.records_read)),
     ("time", |run| format!("{:.2} s", run.elapsed_seconds)),
@@ -41,10 +38,6 @@ const ROWS: &[(&str, Figure)] = &[
     ("rows published so far", |run| thousands(run.output.rows as u64)),
     ("  in files", |run| thousands(run.output.files as u64)),
 ];
-
-fn folder_name(checkpoint: u64) -> String {
-    CheckpointStore::directory(CheckpointId(checkpoint)).trim_end_matches('/').to_owned()
-}
 
 fn or_dash<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
     value.map_or_else(|| "-".to_owned(), show)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_runtime::{Data, MAX_TIME, ReadStatus, Record, Source, SplitReader};
-use weir_state_api::{Millis, Result};
+use weir_state_api::{Error, ErrorKind, Millis, Result};
 
 use super::records::{Flight, Weather};
 use super::timeline::{self, Minutes};
@@ -84,6 +84,14 @@ impl<T: Event> Source for Replay<T> {
 
     fn open(&self, split: u32, offset: u64) -> Result<Box<dyn SplitReader<T>>> {
         let next = u64::from(split) + offset * u64::from(self.splits);
+        // The last row of the split may be read, so its offset is the number of its rows.
+        if offset > 0 && next - u64::from(self.splits) >= self.count {
+            return Err(Error::new(
+                ErrorKind::Incompatible,
+                format!("the input ends before row {offset} of split {split}"),
+            )
+            .advice("restore with the input and options that the checkpoint was taken with"));
+        }
         Ok(Box::new(Reader { replay: self.clone(), next }))
     }
 }

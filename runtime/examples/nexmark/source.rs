@@ -35,6 +35,13 @@ impl Source for AuctionSite {
 
     fn open(&self, split: u32, offset: u64) -> Result<Box<dyn SplitReader<Event>>> {
         let (index, of) = (u64::from(split), u64::from(self.splits));
+        if offset > 0 && index + (offset - 1) * of >= self.settings.events {
+            return Err(Error::new(
+                ErrorKind::Incompatible,
+                format!("there are fewer events than {offset} in split {split}"),
+            )
+            .advice("restore with the options that the checkpoint was taken with"));
+        }
         let position =
             Position { next_event_number: index + offset * of, ..Position::start(index, of) };
         let split = Split::open(&self.settings, position).map_err(invalid)?;

@@ -56,12 +56,12 @@ impl CheckpointStore {
     /// Those of the store; [`Conflict`](ErrorKind::Conflict) when other runs keep claiming.
     pub async fn claim_epoch(&self, owner: &str) -> Result<Epoch> {
         for _ in 0..MAX_TRIES {
-            let epoch = Epoch(self.newest_epoch().await?.map_or(1, |Epoch(newest)| newest + 1));
+            let epoch = Epoch(self.newest_trace().await?.map_or(1, |Epoch(newest)| newest + 1));
             if !self.create_epoch(epoch, owner).await? {
                 continue;
             }
             // A claim that was slow may fall into a gap that newer ones left behind.
-            if self.newest_epoch().await? == Some(epoch) {
+            if self.newest_trace().await? == Some(epoch) {
                 self.forget_epochs_before(epoch).await;
                 return Ok(epoch);
             }
@@ -71,20 +71,33 @@ impl CheckpointStore {
             .advice("see that one supervisor at a time starts the job"))
     }
 
-    /// Fails when a newer run has claimed the store.
+    /// Fails when the store is no longer this run's: a newer run has claimed it, or the claim is gone.
     ///
     /// # Errors
     /// [`Fenced`](ErrorKind::Fenced) then; otherwise those of the store.
     pub async fn check_epoch(&self, epoch: Epoch) -> Result<()> {
-        match self.newest_epoch().await? {
-            Some(newest) if newest > epoch => Err(Error::new(
-                ErrorKind::Fenced,
-                format!("run {} of the job has taken over from run {}", newest.0, epoch.0),
-            )
-            .object(newest.path())
-            .advice("stop this run: the newer one owns the job")),
-            _ => Ok(()),
-        }
+        let (found, what) = match self.newest_epoch().await? {
+            Some(newest) if newest == epoch => return Ok(()),
+            Some(newest) if newest > epoch => {
+                (newest, format!("run {} of the job has taken over from run {}", newest.0, epoch.0))
+            }
+            _ => (epoch, "this run's claim on the store is gone".to_string()),
+        };
+        Err(Error::new(ErrorKind::Fenced, what).object(found.path()).advice(
+            "one run at a time owns a job's store, and nothing else may delete in it: start the job \
+             again when that holds",
+        ))
+    }
+
+    /// The newest run that has left anything: a claim, or a checkpoint's folder. A store whose claims
+    /// were lost or not copied along must not give old numbers out again.
+    async fn newest_trace(&self) -> Result<Option<Epoch>> {
+        let paths = self.paths_under("").await?;
+        let of_checkpoint = |path: &String| Self::id_of(path).map(|id| Epoch(Epoch::split(id).0));
+        Ok(paths
+            .iter()
+            .filter_map(|path| Self::epoch_of(path).or_else(|| of_checkpoint(path)))
+            .max())
     }
 
     async fn newest_epoch(&self) -> Result<Option<Epoch>> {
@@ -138,6 +151,17 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Fenced, "{error}");
         let third = block_on(store.claim_epoch("third")).unwrap();
         assert!(third > second, "forgetting old epochs does not bring their numbers back");
+    }
+
+    #[test]
+    fn lost_claims_give_no_old_numbers_out_and_end_the_run_that_lost_its_own() {
+        let store = CheckpointStore::new(Environment::in_memory().store);
+        let copied = format!("{}metadata", CheckpointStore::directory(CheckpointId(7_000_000_003)));
+        block_on(store.operator().write(&copied, "x")).unwrap();
+        let epoch = block_on(store.claim_epoch("me")).unwrap();
+        assert!(epoch.first_checkpoint() > CheckpointId(7_000_000_003));
+        block_on(store.operator().delete(&epoch.path())).unwrap();
+        assert_eq!(block_on(store.check_epoch(epoch)).unwrap_err().kind(), ErrorKind::Fenced);
     }
 
     #[test]

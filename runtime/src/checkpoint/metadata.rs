@@ -28,6 +28,8 @@ pub struct JobCheckpoint {
     pub attempt: String,
     /// The parallelism it was taken with.
     pub parallelism: u16,
+    /// Whether it covers all input: the job has ended, all windows are closed.
+    pub finished: bool,
     /// Every subtask's contribution.
     pub tasks: Vec<TaskSnapshot>,
 }
@@ -95,6 +97,7 @@ mod tests {
             id: CheckpointId(3),
             attempt: "a".into(),
             parallelism: 2,
+            finished: false,
             tasks: vec![TaskSnapshot {
                 operator: "o".into(),
                 subtask: 1,
@@ -105,7 +108,7 @@ mod tests {
         let bytes = checkpoint.to_bytes();
         let body = &bytes[16..bytes.len() - 4];
         assert_eq!(&bytes[..12], b"WEIRCHKP\x01\0\0\0");
-        assert_eq!(body, [1, b'j', 3, 1, b'a', 2, 1, 1, b'o', 1, 0, 0]);
+        assert_eq!(body, [1, b'j', 3, 1, b'a', 2, 0, 1, 1, b'o', 1, 0, 0]);
         assert_eq!(JobCheckpoint::from_bytes(&bytes, "x").unwrap(), checkpoint);
     }
 }

@@ -58,7 +58,7 @@ impl CheckpointStore {
         format!("{}metadata", Self::directory(id))
     }
 
-    fn id_of(path: &str) -> Option<CheckpointId> {
+    pub(crate) fn id_of(path: &str) -> Option<CheckpointId> {
         Self::parse_directory(path.split_once('/')?.0)
     }
 
@@ -109,7 +109,7 @@ impl CheckpointStore {
                     .await?
                     .into_iter()
                     .filter(|&other| other != id)
-                    .map(|other| other.to_string())
+                    .map(|other| Self::directory(other).trim_end_matches('/').to_string())
                     .collect();
                 Err(error.advice(if others.is_empty() {
                     "no other checkpoint is complete: start without restoring".to_string()
@@ -241,6 +241,7 @@ mod tests {
             id: CheckpointId(id),
             attempt: "me".into(),
             parallelism: 1,
+            finished: false,
             tasks: vec![TaskSnapshot {
                 operator: "o".into(),
                 subtask: 0,
@@ -320,7 +321,7 @@ mod tests {
         let error = block_on(store.read(CheckpointId(2))).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
         assert_eq!(error.object_path(), Some("chk-00000-000000002/metadata"));
-        assert!(error.to_string().contains("complete checkpoints beside it: 1"), "{error}");
+        assert!(error.to_string().contains("beside it: chk-00000-000000001"), "{error}");
         assert_eq!(block_on(store.read(CheckpointId(9))).unwrap_err().kind(), ErrorKind::NotFound);
         assert_eq!(block_on(store.complete()).unwrap(), [CheckpointId(1), CheckpointId(2)]);
     }

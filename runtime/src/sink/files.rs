@@ -3,6 +3,7 @@
 //! ```text
 //! <folder>/.pending/<attempt>-<subtask>-<n>     being written, or prepared
 //! <folder>/part-<checkpoint>-<subtask>-<attempt>-<n>   published, one record a line
+//! <folder>/.lock                               held while a sink writes
 //! ```
 //!
 //! The barrier closes and syncs the current file; its name, length and checksum go into the
@@ -11,10 +12,10 @@
 //! it. Names hold the attempt, so a rename never meets a file of another run.
 
 use std::collections::HashSet;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{BufWriter, ErrorKind as IoErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use weir_state_api::{
     CheckpointId, Error, ErrorKind, NativeType, OperatorState, Redistribution, Result,
@@ -35,6 +36,8 @@ type FormatFn<T> = dyn Fn(&T, &mut Vec<u8>) + Send + Sync;
 pub struct FileSink<T> {
     folder: PathBuf,
     format: Arc<FormatFn<T>>,
+    /// Held by the writers: one sink at a time writes into a folder.
+    lock: Mutex<Weak<File>>,
 }
 
 impl<T: Data> FileSink<T> {
@@ -44,7 +47,32 @@ impl<T: Data> FileSink<T> {
         folder: impl Into<PathBuf>,
         format: impl Fn(&T, &mut Vec<u8>) + Send + Sync + 'static,
     ) -> Self {
-        FileSink { folder: folder.into(), format: Arc::new(format) }
+        FileSink { folder: folder.into(), format: Arc::new(format), lock: Mutex::default() }
+    }
+
+    /// Takes the folder, or a share of it if a writer of this sink holds it already.
+    fn take_folder(&self) -> Result<Arc<File>> {
+        let mut held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lock) = held.upgrade() {
+            return Ok(lock);
+        }
+        let path = self.folder.join(".lock");
+        let lock = File::create(&path).map_err(|error| io("create", &path, error))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::new(
+                    ErrorKind::Conflict,
+                    "another sink writes into the output folder",
+                )
+                .object(self.folder.display().to_string())
+                .advice("give every sink, and every job, an output folder of its own"));
+            }
+            Err(TryLockError::Error(error)) => return Err(io("lock", &path, error)),
+        }
+        let lock = Arc::new(lock);
+        *held = Arc::downgrade(&lock);
+        Ok(lock)
     }
 
     /// The lines published in `folder`, sorted.
@@ -75,6 +103,7 @@ impl<T: Data> Sink<T> for FileSink<T> {
     fn open(&self, opening: &SinkOpening) -> Result<Box<dyn SinkWriter<T>>> {
         let pending = self.folder.join(PENDING_FOLDER);
         fs::create_dir_all(&pending).map_err(|error| io("create", &pending, error))?;
+        let lock = self.take_folder()?;
         let prepared: Vec<Prepared> = opening.state.get(PREPARED)?;
         // Every subtask gets all prepared files; the first one finishes what former ones left.
         if opening.subtask == 0 {
@@ -93,6 +122,7 @@ impl<T: Data> Sink<T> for FileSink<T> {
             current: None,
             prepared: Vec::new(),
             line: Vec::new(),
+            _lock: lock,
         }))
     }
 }
@@ -235,6 +265,13 @@ fn sync(folder: &Path) -> Result<()> {
         .map_err(|error| io("sync", folder, error))
 }
 
+#[cold]
+fn line_break(line: &[u8]) -> Error {
+    let begin = String::from_utf8_lossy(&line[..line.len().min(40)]).into_owned();
+    Error::new(ErrorKind::InvalidUsage, format!("a record's line contains a line break: {begin:?}"))
+        .advice("escape line breaks in the format function: the sink writes one record a line")
+}
+
 fn io(action: &str, path: &Path, source: std::io::Error) -> Error {
     let kind = match source.kind() {
         IoErrorKind::NotFound => ErrorKind::NotFound,
@@ -257,6 +294,7 @@ struct Writer<T> {
     current: Option<Current>,
     prepared: Vec<Prepared>,
     line: Vec<u8>,
+    _lock: Arc<File>,
 }
 
 struct Current {
@@ -291,7 +329,11 @@ impl<T: Data> SinkWriter<T> for Writer<T> {
         let mut lines = std::mem::take(&mut self.line);
         lines.clear();
         for record in &batch {
+            let start = lines.len();
             (self.format)(&record.value, &mut lines);
+            if lines[start..].contains(&b'\n') {
+                return Err(line_break(&lines[start..]));
+            }
             lines.push(b'\n');
         }
         let folder = self.folder.clone();

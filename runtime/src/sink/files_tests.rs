@@ -68,10 +68,9 @@ fn a_later_commit_includes_checkpoints_that_were_never_announced() {
 #[test]
 fn a_restore_publishes_what_the_checkpoint_holds_and_sweeps_the_rest_of_all_subtasks() {
     let folder = tempfile::tempdir().unwrap();
-    let mut writers = [
-        sink(folder.path()).open(&opening("a", 0)).unwrap(),
-        sink(folder.path()).open(&opening("a", 1)).unwrap(),
-    ];
+    let shared = sink(folder.path());
+    let mut writers =
+        [shared.open(&opening("a", 0)).unwrap(), shared.open(&opening("a", 1)).unwrap()];
     let mut states = Vec::new();
     for (writer, line) in writers.iter_mut().zip(["x", "y"]) {
         write(&mut **writer, &[line]);
@@ -114,5 +113,25 @@ fn a_fresh_run_into_used_output_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("part-1"), "old\n").unwrap();
     let error = sink(folder.path()).open(&opening("a", 0)).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::InvalidUsage, "{error}");
+}
+
+#[test]
+fn a_second_sink_is_kept_out_of_the_folder_while_the_first_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = sink(folder.path()).open(&opening("a", 0)).unwrap();
+    write(&mut *writer, &["1"]);
+    let error = sink(folder.path()).open(&opening("b", 0)).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert_eq!(pending(folder.path()), 1, "the first one's output is untouched");
+    drop(writer);
+    sink(folder.path()).open(&opening("c", 0)).unwrap();
+}
+
+#[test]
+fn a_record_with_a_line_break_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = sink(folder.path()).open(&opening("a", 0)).unwrap();
+    let error = writer.write(vec![Record { time: 0, value: "a\nb".to_string() }]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidUsage, "{error}");
 }

@@ -83,7 +83,9 @@ impl<T: Data> SinkWriter<T> for Writer<T> {
 
     fn prepare(&mut self, checkpoint: CheckpointId) -> Result<OperatorState> {
         let values = std::mem::take(&mut self.open);
-        self.sink.lock().prepared.insert((checkpoint, self.subtask), values);
+        // Several streams may write to clones of one sink.
+        let mut shared = self.sink.lock();
+        shared.prepared.entry((checkpoint, self.subtask)).or_default().extend(values);
         Ok(OperatorState::new())
     }
 

@@ -16,8 +16,11 @@ use crate::source::{ReadStatus, Source, SplitReader};
 
 const OFFSETS: &str = "offsets";
 
-/// A watermark follows at most this many batches.
+/// A watermark follows after at most this many batches ...
 const BATCHES_PER_WATERMARK: usize = 8;
+
+/// ... and after the first batch that ends this long after the one before.
+const LONGEST_WITHOUT_WATERMARK: Duration = Duration::from_millis(100);
 
 pub(crate) struct SourceNode<S: Source> {
     pub(crate) name: String,
@@ -44,7 +47,10 @@ impl<S: Source> Node for SourceNode<S> {
         spawn(context, inbox.clone(), move |context| {
             let splits = open_splits(&*source, context)?;
             context.ready()?;
-            SourceTask { context, inbox, output, splits, watermark: MIN_TIME }.run()
+            let restored = context.attempt.restored.as_ref();
+            let finished =
+                restored.filter(|checkpoint| checkpoint.finished).map(|checkpoint| checkpoint.id);
+            SourceTask { context, inbox, output, splits, watermark: MIN_TIME, finished }.run()
         })
     }
 }
@@ -54,6 +60,8 @@ struct OpenSplit<T> {
     offset: u64,
     reader: Box<dyn SplitReader<T>>,
     ended: bool,
+    /// It has nothing to offer before this.
+    idle_until: Option<Instant>,
 }
 
 impl<T> OpenSplit<T> {
@@ -96,7 +104,7 @@ fn open_splits<S: Source>(source: &S, context: &TaskContext) -> Result<Vec<OpenS
         .into_iter()
         .map(|(number, offset)| {
             let reader = source.open(number, offset)?;
-            Ok(OpenSplit { number, offset, reader, ended: false })
+            Ok(OpenSplit { number, offset, reader, ended: false, idle_until: None })
         })
         .collect()
 }
@@ -107,6 +115,8 @@ struct SourceTask<'a, T> {
     output: Box<dyn Output<T>>,
     splits: Vec<OpenSplit<T>>,
     watermark: Millis,
+    /// The restored checkpoint, if the job had ended with it.
+    finished: Option<CheckpointId>,
 }
 
 impl<T: Data> SourceTask<'_, T> {
@@ -114,24 +124,27 @@ impl<T: Data> SourceTask<'_, T> {
         let batch_size = self.context.attempt.batch_size;
         let mut batch = Vec::with_capacity(batch_size);
         let mut since_watermark = 0;
+        let mut last_watermark = Instant::now();
         // The split that is furthest behind is read next, so that no split runs ahead in event time
         // and fills the state of joins and windows.
-        while let Some(next) = self.furthest_behind() {
+        while self.splits.iter().any(|split| !split.ended) {
             if let Some(control) = self.inbox.try_control()? {
                 self.control(control)?;
                 continue;
             }
+            let Some(next) = self.furthest_behind() else {
+                self.pause()?;
+                continue;
+            };
             let status = self.read(next, batch_size, &mut batch)?;
             since_watermark += 1;
-            if since_watermark >= BATCHES_PER_WATERMARK || status != ReadStatus::More {
+            if since_watermark >= BATCHES_PER_WATERMARK
+                || status != ReadStatus::More
+                || last_watermark.elapsed() >= LONGEST_WITHOUT_WATERMARK
+            {
                 self.advance_watermark()?;
                 since_watermark = 0;
-            }
-            if let ReadStatus::Idle(pause) = status {
-                self.output.flush()?;
-                if let Some(control) = self.inbox.wait_control(pause)? {
-                    self.control(control)?;
-                }
+                last_watermark = Instant::now();
             }
         }
         self.advance_watermark()?;
@@ -147,9 +160,27 @@ impl<T: Data> SourceTask<'_, T> {
         }
     }
 
+    /// The split to read next; `None` when all that are open have nothing for now.
     fn furthest_behind(&self) -> Option<usize> {
-        let open = self.splits.iter().enumerate().filter(|(_, split)| !split.ended);
-        open.min_by_key(|(_, split)| split.reader.watermark()).map(|(index, _)| index)
+        let now = Instant::now();
+        let ready =
+            self.splits.iter().enumerate().filter(|(_, split)| {
+                !split.ended && split.idle_until.is_none_or(|until| until <= now)
+            });
+        ready.min_by_key(|(_, split)| split.reader.watermark()).map(|(index, _)| index)
+    }
+
+    /// Waits until some split may have something again, or for a control message.
+    fn pause(&mut self) -> Result<()> {
+        self.output.flush()?;
+        let open = self.splits.iter().filter(|split| !split.ended);
+        let until = open.filter_map(|split| split.idle_until).min();
+        let pause =
+            until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
+        match self.inbox.wait_control(pause)? {
+            Some(control) => self.control(control),
+            None => Ok(()),
+        }
     }
 
     fn read(
@@ -162,8 +193,18 @@ impl<T: Data> SourceTask<'_, T> {
         let status = split.reader.read(limit, batch)?;
         split.offset += batch.len() as u64;
         split.ended = status == ReadStatus::End;
+        split.idle_until = match status {
+            ReadStatus::Idle(pause) => Some(Instant::now() + pause),
+            ReadStatus::More | ReadStatus::End => None,
+        };
+        if let (Some(checkpoint), false) = (&self.finished, batch.is_empty()) {
+            return Err(ended(&self.context.id.operator, *checkpoint));
+        }
         self.context.count(|counters| &counters.read, batch.len() as u64);
         for record in batch.drain(..) {
+            if record.time == MAX_TIME {
+                return Err(no_such_time(&self.context.id.operator));
+            }
             self.output.record(record)?;
         }
         Ok(status)
@@ -199,4 +240,25 @@ impl<T: Data> SourceTask<'_, T> {
         self.context.send_snapshot(checkpoint, begun.elapsed(), Ok(state));
         Ok(())
     }
+}
+
+#[cold]
+fn ended(operator: &str, checkpoint: CheckpointId) -> Error {
+    Error::new(
+        ErrorKind::Incompatible,
+        format!(
+            "source {operator:?} has more input, but the job has ended: its windows are closed"
+        ),
+    )
+    .object(CheckpointStore::directory(checkpoint))
+    .advice("restore an earlier checkpoint, or start a new job for the new input")
+}
+
+#[cold]
+fn no_such_time(operator: &str) -> Error {
+    Error::new(
+        ErrorKind::InvalidUsage,
+        format!("source {operator:?} read a record with the event time MAX_TIME"),
+    )
+    .advice("MAX_TIME stands for the end of the input; give records an earlier time")
 }

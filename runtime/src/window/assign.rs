@@ -125,7 +125,8 @@ impl SlidingWindows {
 impl WindowAssigner for SlidingWindows {
     fn assign(&self, time: Millis, windows: &mut Vec<TimeWindow>) {
         let mut start = floor(time, self.slide);
-        while time < start.saturating_add(self.size) {
+        // Wider than the times themselves: neither end may wrap or saturate.
+        while i128::from(time) - i128::from(start) < i128::from(self.size) {
             windows.push(window_at(start, self.size));
             match start.checked_sub(self.slide) {
                 Some(earlier) => start = earlier,
@@ -193,6 +194,7 @@ mod tests {
         assert_eq!(assigned(&of(5, 10), 3), [(0, 5)]);
         assert_eq!(assigned(&of(5, 10), 7), []);
         assert_eq!(assigned(&of(10, 5), -1), [(-5, 5), (-10, 0)]);
+        assert_eq!(assigned(&of(10, 5), Millis::MAX - 1).len(), 2);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
 mod counting;
+mod ends;
 mod faults;
 mod restarts;
 mod restore_checks;

@@ -104,3 +104,30 @@ fn sessions_merge_whatever_the_order_of_their_records() {
         assert_eq!(late, 0);
     }
 }
+
+/// Adds numbers up.
+#[derive(Clone)]
+pub(crate) struct Sum;
+
+impl Aggregate for Sum {
+    type Input = u64;
+    type Accumulator = u64;
+    type Output = u64;
+
+    fn create(&self) -> u64 {
+        0
+    }
+
+    fn add(&self, sum: &mut u64, number: u64) -> Result<(), BoxError> {
+        *sum += number;
+        Ok(())
+    }
+
+    fn merge(&self, a: u64, b: u64) -> Result<u64, BoxError> {
+        Ok(a + b)
+    }
+
+    fn output(&self, sum: &u64) -> u64 {
+        *sum
+    }
+}

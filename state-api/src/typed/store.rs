@@ -570,6 +570,55 @@ where
         Ok(Namespaced::new(ValueState::new(slot, codec), Ordered))
     }
 
+    /// A list per namespace.
+    ///
+    /// # Errors
+    /// See [`KeyedStore::value`].
+    pub fn list<T: NativeType + Send + 'static>(
+        self,
+        name: &str,
+    ) -> Result<Namespaced<ListState<T>, N>> {
+        self.list_with(name, Native)
+    }
+
+    /// A map per namespace.
+    ///
+    /// # Errors
+    /// See [`KeyedStore::value`].
+    pub fn map<MK: OrderedType + Send + 'static, V: NativeType + Send + 'static>(
+        self,
+        name: &str,
+    ) -> Result<Namespaced<MapState<MK, V>, N>> {
+        self.map_with(name, Ordered, Native)
+    }
+
+    /// A reduced value per namespace.
+    ///
+    /// # Errors
+    /// See [`KeyedStore::value`].
+    pub fn reducing<V: NativeType + Send + 'static>(
+        self,
+        name: &str,
+        reduce: impl Fn(V, V) -> Result<V, BoxError> + Send + Sync + 'static,
+    ) -> Result<Namespaced<ReducingState<V>, N>> {
+        self.reducing_with(name, Native, reduce)
+    }
+
+    /// An accumulator per namespace.
+    ///
+    /// # Errors
+    /// See [`KeyedStore::value`].
+    pub fn aggregating<G: Aggregate>(
+        self,
+        name: &str,
+        aggregate: G,
+    ) -> Result<Namespaced<AggregatingState<G>, N>>
+    where
+        G::Accumulator: NativeType,
+    {
+        self.aggregating_with(name, Native, aggregate)
+    }
+
     /// A list per namespace, with a codec of your choice.
     ///
     /// # Errors

@@ -204,7 +204,7 @@ fn overlapping_handles_are_refused(h: &Harness<'_>) -> Result<()> {
     let mut parts = h.open_all(3, std::slice::from_ref(&whole))?;
     let mut handles = h.snapshot_all(&mut parts)?;
     handles.push(whole);
-    let error = h.restore(&handles).err().expect("overlapping handles are refused");
+    let error = h.restore(&handles).expect_err("overlapping handles are refused");
     assert_eq!(error.kind(), ErrorKind::Incompatible, "{error}");
     Ok(())
 }
