@@ -39,9 +39,11 @@ impl PointTable {
     /// accounts as they are.
     #[inline(always)]
     pub(crate) fn find_small_mut(&mut self, key: KeyRef<'_>) -> Option<&mut PointSlot> {
+        // Not `iter_hash_mut`: its state would pass through memory (see `Key::len` for what that
+        // costs).
+        let bytes = key.bytes();
         self.segment_mut(key.hash())?
-            .iter_hash_mut(key.hash())
-            .find(|slot| matches!(slot.compare_small(key.bytes()), SmallMatch::Same(_)))
+            .find_mut(key.hash(), |slot| matches!(slot.compare_small(bytes), SmallMatch::Same(_)))
     }
 
     /// Stores a value.
