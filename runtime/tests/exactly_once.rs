@@ -4,7 +4,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
-use std::path::{Path, PathBuf};
+mod example_binary;
+
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -14,22 +16,6 @@ const KILLS: u32 = 20;
 
 /// Slow enough that a run without a crash takes longer than all kills together.
 const RATE: &str = "3000";
-
-/// The example's binary beside this test's own, brought up to date: cargo builds the unit tests of
-/// an example with `cargo test`, but not the example itself.
-fn binary() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let profile = test.parent().and_then(Path::parent).unwrap();
-    let mut cargo = Command::new(env!("CARGO"));
-    // As a part of the workspace, so that dependencies have the features they were built with.
-    cargo.args(["build", "--quiet", "--workspace", "--example", "flights"]);
-    if profile.ends_with("release") {
-        cargo.arg("--release");
-    }
-    cargo.arg("--target-dir").arg(profile.parent().unwrap());
-    assert!(cargo.status().unwrap().success(), "the example does not build");
-    profile.join("examples").join(format!("flights{}", std::env::consts::EXE_SUFFIX))
-}
 
 /// SplitMix64; the seed is printed, and `WEIR_SEED` repeats a run.
 struct Random(u64);
@@ -82,7 +68,7 @@ impl Job<'_> {
 
 #[test]
 fn twenty_kills_leave_no_trace_in_the_output() {
-    let binary = binary();
+    let binary = example_binary::example_binary("flights");
     let folder = tempfile::tempdir().unwrap();
     let (calm, killed) = (folder.path().join("calm"), folder.path().join("killed"));
     let calm = Job { binary: &binary, folder: &calm };

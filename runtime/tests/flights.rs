@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
+mod example_binary;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -13,23 +15,9 @@ use weir_runtime::FileSink;
 /// Flights and observations in January.
 const RECORDS: u64 = 27_004 + 2_226;
 
-/// The example's binary, which lies beside this test's own. It is brought up to date first: cargo
-/// builds the example's unit tests with this test, but not the example itself.
 fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| {
-        let test = std::env::current_exe().unwrap();
-        let profile = test.parent().and_then(Path::parent).unwrap();
-        let mut cargo = Command::new(env!("CARGO"));
-        // As a part of the workspace, so that dependencies have the features they were built with.
-        cargo.args(["build", "--quiet", "--workspace", "--example", "flights"]);
-        if profile.ends_with("release") {
-            cargo.arg("--release");
-        }
-        cargo.arg("--target-dir").arg(profile.parent().unwrap());
-        assert!(cargo.status().unwrap().success(), "the example does not build");
-        profile.join("examples").join(format!("flights{}", std::env::consts::EXE_SUFFIX))
-    })
+    BINARY.get_or_init(|| example_binary::example_binary("flights"))
 }
 
 /// A run of the example in folders of its own.

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
+mod example_binary;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -15,23 +17,7 @@ const QUERIES: [&str; 5] = ["q4", "q5", "q7", "q8", "q11"];
 /// Builds the program, which takes no time when it is up to date, and returns its path.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        // target/<profile>/deps/nexmark-<hash>
-        let this = std::env::current_exe().unwrap();
-        let folder = this.parent().and_then(Path::parent).unwrap();
-        let profile = match folder.file_name().and_then(|name| name.to_str()).unwrap() {
-            "debug" => "dev",
-            other => other,
-        };
-        let status = Command::new(env!("CARGO"))
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .args(["build", "--quiet", "--example", "nexmark", "--profile", profile])
-            .arg("--target-dir")
-            .arg(folder.parent().unwrap())
-            .status();
-        assert!(status.unwrap().success());
-        folder.join("examples").join("nexmark")
-    })
+    PROGRAM.get_or_init(|| example_binary::example_binary("nexmark"))
 }
 
 /// A job's folders.

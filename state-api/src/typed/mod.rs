@@ -9,6 +9,7 @@ mod namespaced;
 mod store;
 mod timers;
 mod value;
+mod with_namespace;
 
 pub use access::{Scope, StateAccess};
 pub use folding::{Aggregate, AggregatingState, ReducingState};
@@ -16,6 +17,7 @@ pub use keys::{EncodedKey, Keys};
 pub use list::ListState;
 pub use map::{MapEntries, MapState};
 pub use namespaced::{Bind, Namespaced};
-pub use store::{KeyedStore, WithNamespace};
+pub use store::KeyedStore;
 pub use timers::{FiredTimer, TimerState};
 pub use value::ValueState;
+pub use with_namespace::WithNamespace;

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use super::access::{Slot, StateAccess};
 use crate::key::check_part_len;
-use crate::{Codec, Millis, Ordered, Result, TimerRef};
+use crate::{Codec, KeyedBackend, Millis, Ordered, Result, TimerRef};
 
 /// A queue of timers, each for a time, a key and a namespace.
 ///
@@ -58,18 +58,7 @@ impl<N, NC: Codec<N>> TimerState<N, NC> {
         time: Millis,
         namespace: &N,
     ) -> Result<()> {
-        at.with(|scope| {
-            scope.buffer.clear();
-            self.codec.encode(namespace, scope.buffer)?;
-            check_part_len("namespace", scope.buffer)?;
-            scope.backend.register_timer(&TimerRef {
-                queue: self.slot.state,
-                time,
-                key: scope.key,
-                namespace: scope.buffer,
-            })
-        })
-        .map_err(|error| self.slot.blame(error))
+        self.with_timer(at, time, namespace, |backend, timer| backend.register_timer(timer))
     }
 
     /// Deletes a timer of the current key; an unknown one is no error.
@@ -82,16 +71,23 @@ impl<N, NC: Codec<N>> TimerState<N, NC> {
         time: Millis,
         namespace: &N,
     ) -> Result<()> {
+        self.with_timer(at, time, namespace, |backend, timer| backend.delete_timer(timer))
+    }
+
+    fn with_timer<A: StateAccess + ?Sized>(
+        &self,
+        at: &mut A,
+        time: Millis,
+        namespace: &N,
+        f: impl FnOnce(&mut dyn KeyedBackend, &TimerRef<'_>) -> Result<()>,
+    ) -> Result<()> {
         at.with(|scope| {
             scope.buffer.clear();
             self.codec.encode(namespace, scope.buffer)?;
             check_part_len("namespace", scope.buffer)?;
-            scope.backend.delete_timer(&TimerRef {
-                queue: self.slot.state,
-                time,
-                key: scope.key,
-                namespace: scope.buffer,
-            })
+            let queue = self.slot.state;
+            let timer = TimerRef { queue, time, key: scope.key, namespace: scope.buffer };
+            f(scope.backend, &timer)
         })
         .map_err(|error| self.slot.blame(error))
     }
