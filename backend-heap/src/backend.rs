@@ -221,7 +221,7 @@ impl KeyedBackend for HeapBackend {
         self.limit.check(value.len())?;
         let owned = self.request.key_groups;
         if let Some(slot) = Self::plain_small_slot(&mut self.states, owned, at)
-            && slot.set_small(value)
+            && slot.set_small_at(at.key.bytes().len(), value)
         {
             return Ok(());
         }
@@ -260,7 +260,7 @@ impl KeyedBackend for HeapBackend {
             let change = f(Some(slot.value()), &mut self.buffer)?;
             let in_place = change == Change::Put
                 && self.limit.check(self.buffer.len()).is_ok()
-                && slot.set_small(&self.buffer);
+                && slot.set_small_at(at.key.bytes().len(), &self.buffer);
             if !in_place {
                 self.finish_update(at, change)?;
             }

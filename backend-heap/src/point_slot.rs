@@ -102,12 +102,26 @@ impl PointSlot {
     }
 
     /// Replaces the value if the slot holds its content before and after; says whether it does.
+    #[inline]
+    fn set_small(&mut self, value: &[u8]) -> bool {
+        match self {
+            PointSlot::Small { key_len, namespace_len, .. } => {
+                let start = usize::from(*key_len) + usize::from(*namespace_len);
+                self.set_small_at(start, value)
+            }
+            _ => false,
+        }
+    }
+
+    /// As `set_small`, for a slot whose value begins at `start`: the length of its key, in the
+    /// default namespace. Where the value goes then depends on nothing in the slot, so later reads
+    /// need not wait for the slot to arrive before they know that this write is not theirs.
     #[inline(always)]
-    pub(crate) fn set_small(&mut self, value: &[u8]) -> bool {
+    pub(crate) fn set_small_at(&mut self, start: usize, value: &[u8]) -> bool {
         let PointSlot::Small { key_len, namespace_len, value_len, data } = self else {
             return false;
         };
-        let start = usize::from(*key_len) + usize::from(*namespace_len);
+        debug_assert_eq!(usize::from(*key_len) + usize::from(*namespace_len), start);
         let Some(target) = data.get_mut(start..start + value.len()) else { return false };
         copy_short(target, value);
         *value_len = value.len() as u8;

@@ -40,7 +40,7 @@ enum Inner<'a, T> {
 
 impl<'a, T> StateFuture<'a, T> {
     /// A result that is there already.
-    #[inline]
+    #[inline(always)]
     pub fn ready(result: Result<T>) -> Self {
         StateFuture(Inner::Ready(result))
     }
@@ -73,7 +73,7 @@ impl<'a, T> StateFuture<'a, T> {
     ///
     /// # Errors
     /// Those of the access itself.
-    #[inline]
+    #[inline(always)]
     pub fn wait(self) -> Result<T> {
         match self.0 {
             Inner::Ready(result) => result,
@@ -101,7 +101,7 @@ impl<'a, T> StateFuture<'a, T> {
     }
 
     /// Applies `f` to a successful result. Ready stays ready.
-    #[inline]
+    #[inline(always)]
     pub fn and_then<U>(self, f: impl FnOnce(T) -> Result<U> + Send + 'a) -> StateFuture<'a, U>
     where
         T: Send + 'a,

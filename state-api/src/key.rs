@@ -136,7 +136,7 @@ impl Key {
     /// # Errors
     /// Those of `encode`, and [`TooLarge`](ErrorKind::TooLarge) beyond [`MAX_KEY_LEN`]; the key is
     /// then unspecified but valid.
-    #[inline]
+    #[inline(always)]
     pub fn refill(
         &mut self,
         max_parallelism: MaxParallelism,

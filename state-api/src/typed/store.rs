@@ -136,7 +136,7 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
     /// [`TooLarge`](ErrorKind::TooLarge) beyond 64 KiB,
     /// [`InvalidUsage`](ErrorKind::InvalidUsage) when the engine assigns key groups
     /// ([`set_encoded_key`](KeyedStore::set_encoded_key) is for it). No key is set then.
-    #[inline]
+    #[inline(always)]
     pub fn set_key(&mut self, key: &K) -> Result<()> {
         self.key_is_set = false;
         if self.key_hash == KeyHashVersion::EngineGroups {
@@ -500,7 +500,7 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
 }
 
 impl<K: Send, C: Send> StateAccess for KeyedStore<K, C> {
-    #[inline]
+    #[inline(always)]
     fn with<R>(&mut self, f: impl FnOnce(&mut Scope<'_>) -> Result<R>) -> Result<R> {
         if !self.key_is_set {
             return Err(no_key());

@@ -52,7 +52,7 @@ impl<V: Send + 'static, C: Codec<V>> ValueState<V, C> {
     }
 
     /// The value, or `None` when there is none.
-    #[inline]
+    #[inline(always)]
     pub fn get<A: StateAccess + ?Sized>(&self, at: &mut A) -> StateFuture<'static, Option<V>> {
         let read = at.with(|scope| match scope.backend.get(&self.slot.address(scope.key))? {
             Lookup::Absent => Ok(Read::Now(None)),
@@ -85,7 +85,7 @@ impl<V: Send + 'static, C: Codec<V>> ValueState<V, C> {
     ///
     /// # Errors
     /// When the value cannot be encoded or is too large; the old value stays.
-    #[inline]
+    #[inline(always)]
     pub fn set<A: StateAccess + ?Sized>(&self, at: &mut A, value: &V) -> Result<()> {
         at.with(|scope| {
             scope.buffer.clear();
@@ -105,7 +105,7 @@ impl<V: Send + 'static, C: Codec<V>> ValueState<V, C> {
     }
 
     /// Reads, changes and writes the value in one access; returns the new value.
-    #[inline]
+    #[inline(always)]
     pub fn update<'a, A: StateAccess + ?Sized>(
         &'a self,
         at: &'a mut A,
@@ -130,7 +130,7 @@ impl<V: Send + 'static, C: Codec<V>> ValueState<V, C> {
             .and_then(|modified| Ok(modified.new))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn modify<'a, A: StateAccess + ?Sized>(
         &'a self,
         at: &'a mut A,
