@@ -34,9 +34,6 @@ impl BackendFactory for HeapBackendFactory {
     }
 
     /// Reads all state of the instance's key groups into memory, and nothing else.
-    ///
-    /// When several handles hold data of the same key group, their contents are united and the
-    /// later handle wins where both define the same entry.
     fn open(&self, request: OpenRequest) -> BoxFuture<'static, Result<Box<dyn KeyedBackend>>> {
         let options = self.options.clone();
         Box::pin(async move {

@@ -299,6 +299,8 @@ impl History {
         &mut self,
         start: Option<&Arc<JobCheckpoint>>,
     ) -> Result<Option<Arc<JobCheckpoint>>> {
+        // A run that was overtaken must not publish again what the newer one is about to repeat.
+        self.store.check_epoch(self.epoch).await?;
         let first = self.epoch.first_checkpoint();
         let newest = self.store.complete().await?.into_iter().rfind(|&id| id >= first);
         let Some(newest) = newest else { return Ok(start.cloned()) };

@@ -26,8 +26,7 @@ const TAIL_LEN: u64 = 64 << 10;
 
 /// Fills an empty instance from the snapshots of its request.
 ///
-/// All states of all handles are defined, whether they have entries here or not. Where several
-/// handles hold entries of one key group, they are united; the later handle wins.
+/// All states of all handles are defined, whether they have entries here or not.
 pub(crate) async fn restore(backend: &mut HeapBackend) -> Result<()> {
     let handles = std::mem::take(&mut backend.request.restore);
     for descriptor in handles.iter().flat_map(|handle| &handle.states) {

@@ -29,7 +29,7 @@ pub struct Epoch(u64);
 impl Epoch {
     /// The first checkpoint number of this run.
     pub fn first_checkpoint(self) -> CheckpointId {
-        CheckpointId(self.0 * CHECKPOINTS_PER_EPOCH + 1)
+        CheckpointId(self.0.saturating_mul(CHECKPOINTS_PER_EPOCH).saturating_add(1))
     }
 
     /// The epoch and the number within it of a checkpoint.
@@ -56,7 +56,9 @@ impl CheckpointStore {
     /// Those of the store; [`Conflict`](ErrorKind::Conflict) when other runs keep claiming.
     pub async fn claim_epoch(&self, owner: &str) -> Result<Epoch> {
         for _ in 0..MAX_TRIES {
-            let epoch = Epoch(self.newest_trace().await?.map_or(1, |Epoch(newest)| newest + 1));
+            let epoch = Epoch(
+                self.newest_trace().await?.map_or(1, |Epoch(newest)| newest.saturating_add(1)),
+            );
             if !self.create_epoch(epoch, owner).await? {
                 continue;
             }

@@ -22,6 +22,7 @@ use weir_state_api::{
 };
 
 use super::{Sink, SinkOpening, SinkWriter};
+use crate::checkpoint::CheckpointStore;
 use crate::record::{Data, Record};
 
 const PREPARED: &str = "prepared";
@@ -236,6 +237,12 @@ fn start_fresh(folder: &Path, attempt: &str) -> Result<()> {
     sweep(folder, attempt)
 }
 
+/// The epoch and number of a checkpoint as its folder has them: names sort by them.
+fn checkpoint_part(checkpoint: CheckpointId) -> String {
+    let folder = CheckpointStore::directory(checkpoint);
+    folder.trim_start_matches("chk-").trim_end_matches('/').to_string()
+}
+
 /// Deletes pending files of other attempts.
 fn sweep(folder: &Path, attempt: &str) -> Result<()> {
     let pending = folder.join(PENDING_FOLDER);
@@ -358,8 +365,8 @@ impl<T: Data> SinkWriter<T> for Writer<T> {
             self.prepared.push(Prepared {
                 checkpoint,
                 published: format!(
-                    "part-{:010}-{}-{}-{}",
-                    checkpoint.0,
+                    "part-{}-{}-{}-{}",
+                    checkpoint_part(checkpoint),
                     self.subtask,
                     self.attempt,
                     self.opened - 1

@@ -164,3 +164,17 @@ fn a_short_outage_at_the_end_of_the_input_is_waited_out() {
     weir_runtime::run(&graph, config).unwrap();
     assert_exactly_once(sink.take(), 4_000);
 }
+
+#[test]
+fn a_run_that_was_overtaken_does_not_recover() {
+    let operator = opendal::Operator::new(opendal::services::Memory::default()).unwrap();
+    let storage = Storage::custom(operator.clone());
+    let store = weir_runtime::CheckpointStore::new(operator);
+    let trap = Trap::calling(2_000, move || {
+        weir_state_api::block_on(store.claim_epoch("a newer run")).unwrap();
+    });
+    let sink = VecSink::default();
+    let graph = count_job(numbers(2, 3_000), trap, sink.clone());
+    let error = weir_runtime::run(&graph, config(2, &storage)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Fenced, "{error}");
+}

@@ -426,6 +426,7 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
         name: &str,
         mut f: impl FnMut(&mut Self, K) -> Result<()>,
     ) -> Result<()> {
+        self.key_is_set = false;
         let mut keys = self.keys_in_namespace(name, &[])?;
         let mut each = || {
             while let Some(entry) = keys.next_encoded().wait()? {
