@@ -1,7 +1,11 @@
 //! A store that fails while checkpoints are written: nothing is lost, nothing is doubled.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
 
 use opendal::Operator;
 use weir_runtime::{RestoreFrom, Storage, VecSink};
@@ -86,8 +90,20 @@ fn a_full_disk_fails_checkpoints_by_name_and_the_job_goes_on_once_there_is_room(
     let storage = Storage::open(disk.0.path().join("checkpoints").to_str().unwrap()).unwrap();
     let sink = VecSink::default();
     let ballast = disk.0.path().join("ballast");
-    let fills = ballast.clone();
-    let trap = Trap::calling(4_000, move || drop(fs::write(&fills, vec![0; 2 << 20])));
+    let full = Arc::new(AtomicBool::new(true));
+    let (fills, stays_full) = (ballast.clone(), full.clone());
+    let trap = Trap::calling(4_000, move || {
+        let (fills, stays_full) = (fills.clone(), stays_full.clone());
+        // Again and again: what the job deletes makes room.
+        std::thread::spawn(move || {
+            let mut file = File::create(fills).unwrap();
+            while stays_full.load(SeqCst) {
+                while file.write_all(&[0; 4096]).is_ok() {}
+            }
+        });
+        // By then the first round has filled it.
+        std::thread::sleep(Duration::from_millis(20));
+    });
     let graph = count_job(numbers(2, 6_000), trap, sink.clone());
     let mut settings = config(2, &storage);
     settings.restart.max_restarts = 1;
@@ -96,6 +112,7 @@ fn a_full_disk_fails_checkpoints_by_name_and_the_job_goes_on_once_there_is_room(
     let text = error.to_string();
     assert!(text.contains("storage space") && text.contains("chk-"), "{text}");
 
+    full.store(false, SeqCst);
     fs::remove_file(&ballast).unwrap();
     settings.restore = RestoreFrom::Latest;
     let report = weir_runtime::run(&graph, settings).unwrap();
