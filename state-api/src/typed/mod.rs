@@ -2,6 +2,7 @@
 
 mod access;
 mod folding;
+mod key_rules;
 mod keys;
 mod list;
 mod map;

@@ -1,11 +1,11 @@
 //! The typed entry point: one instance of a backend, a current key, and handles to its states.
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::access::{Scope, Slot, StateAccess};
 use super::folding::{Aggregate, AggregatingState, ReducingState};
+use super::key_rules::KeyRules;
 use super::keys::Keys;
 use super::list::ListState;
 use super::map::MapState;
@@ -14,9 +14,9 @@ use super::value::{self, ValueState};
 use super::with_namespace::WithNamespace;
 use crate::{
     BackendFactory, BoxError, Codec, CodecId, Environment, Error, ErrorKind, Key, KeyGroup,
-    KeyGroupRange, KeyHashVersion, KeyedBackend, MaxParallelism, Millis, Native, NativeType,
-    NextTimer, Notification, OpenRequest, Ordered, OrderedType, Page, Result, SnapshotRequest,
-    SnapshotTask, StateDescriptor, StateFuture, StateKind, Statistics, TimerPoll, block_on,
+    KeyGroupRange, KeyedBackend, Millis, Native, NativeType, NextTimer, Notification, OpenRequest,
+    Ordered, OrderedType, Page, Result, SnapshotRequest, SnapshotTask, StateDescriptor,
+    StateFuture, StateKind, Statistics, TimerPoll, block_on,
 };
 
 /// Keyed state of one operator instance: a backend under typed handles.
@@ -55,16 +55,12 @@ use crate::{
 /// ```
 pub struct KeyedStore<K, C = Ordered> {
     backend: Box<dyn KeyedBackend>,
-    codec: C,
+    keys: KeyRules<K, C>,
     /// The current key, if `key_is_set`; its buffer is reused.
     key: Key,
     key_is_set: bool,
     buffer: Vec<u8>,
-    key_groups: KeyGroupRange,
-    max_parallelism: MaxParallelism,
-    key_hash: KeyHashVersion,
     restored_watermark: Option<Millis>,
-    key_type: PhantomData<fn() -> K>,
 }
 
 impl<K: OrderedType + Send + 'static> KeyedStore<K> {
@@ -111,21 +107,16 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
                 ),
             ));
         }
-        let (key_groups, max_parallelism, key_hash) =
-            (request.key_groups, request.max_parallelism, request.key_hash);
+        let keys = KeyRules::new(&request, codec);
         let restored_watermark = request.restored_watermark();
         let backend = factory.open(request).await?;
         Ok(KeyedStore {
             backend,
-            codec,
+            keys,
             key: Key::default(),
             key_is_set: false,
             buffer: Vec::new(),
-            key_groups,
-            max_parallelism,
-            key_hash,
             restored_watermark,
-            key_type: PhantomData,
         })
     }
 
@@ -139,13 +130,7 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
     #[inline(always)]
     pub fn set_key(&mut self, key: &K) -> Result<()> {
         self.key_is_set = false;
-        if self.key_hash == KeyHashVersion::EngineGroups {
-            return Err(groups_from_engine());
-        }
-        self.key.refill(self.max_parallelism, |out| self.codec.encode(key, out))?;
-        if !self.key_groups.contains(self.key.as_ref().group()) {
-            return Err(crate::foreign_key(self.key.as_ref(), self.key_groups));
-        }
+        self.keys.encode(key, &mut self.key)?;
         self.key_is_set = true;
         Ok(())
     }
@@ -157,22 +142,7 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
     /// store derives groups itself and this is another one.
     pub fn set_encoded_key(&mut self, bytes: &[u8], group: KeyGroup) -> Result<()> {
         self.key_is_set = false;
-        self.key.refill_with_group(bytes, group)?;
-        let key = self.key.as_ref();
-        if self.key_hash != KeyHashVersion::EngineGroups
-            && self.max_parallelism.group_of_hash(key.hash()) != group
-        {
-            return Err(Error::new(
-                ErrorKind::InvalidUsage,
-                format!("key group {group} is not the one that the key's hash gives"),
-            )
-            .advice(
-                "open the instance with KeyHashVersion::EngineGroups to assign groups yourself",
-            ));
-        }
-        if !self.key_groups.contains(group) {
-            return Err(crate::foreign_key(key, self.key_groups));
-        }
+        self.keys.take_encoded(bytes, group, &mut self.key)?;
         self.key_is_set = true;
         Ok(())
     }
@@ -185,12 +155,12 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
         if !self.key_is_set {
             return Err(no_key());
         }
-        self.codec.decode(self.key.as_ref().bytes())
+        self.keys.codec.decode(self.key.as_ref().bytes())
     }
 
     /// The key groups of this instance.
     pub fn key_groups(&self) -> KeyGroupRange {
-        self.key_groups
+        self.keys.key_groups
     }
 
     /// The watermark of the snapshots this instance was restored from.
@@ -373,12 +343,9 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
         state: &ValueState<V, VC>,
         keys: &[K],
     ) -> StateFuture<'static, Vec<Option<V>>> {
-        if self.key_hash == KeyHashVersion::EngineGroups {
-            return StateFuture::ready(Err(groups_from_engine()));
-        }
         let encode = |key: &K| {
             let mut owned = Key::default();
-            owned.refill(self.max_parallelism, |out| self.codec.encode(key, out))?;
+            self.keys.encode_any(key, &mut owned)?;
             Ok(owned)
         };
         match keys.iter().map(encode).collect::<Result<Vec<_>>>() {
@@ -412,7 +379,7 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
             Some((id, _)) => self.backend.scan_keys(id, namespace, &mut page)?,
             None => crate::ScanStep::Last,
         };
-        Ok(Keys::new(self.codec.clone(), page, step))
+        Ok(Keys::new(self.keys.codec.clone(), page, step))
     }
 
     /// Calls `f` for each distinct key that has state under this name in the default namespace,
@@ -518,7 +485,7 @@ impl<K, C> fmt::Debug for KeyedStore<K, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyedStore")
             .field("backend", &self.backend)
-            .field("key_groups", &self.key_groups)
+            .field("key_groups", &self.keys.key_groups)
             .finish_non_exhaustive()
     }
 }
@@ -531,13 +498,4 @@ fn unit() -> CodecId {
 fn no_key() -> Error {
     Error::new(ErrorKind::InvalidUsage, "no key is set")
         .advice("call set_key before accessing keyed state")
-}
-
-#[cold]
-fn groups_from_engine() -> Error {
-    Error::new(
-        ErrorKind::InvalidUsage,
-        "the engine assigns key groups, the store cannot derive one",
-    )
-    .advice("pass encoded keys with the engine's groups (set_encoded_key, KeyedBackend::multi_get)")
 }
