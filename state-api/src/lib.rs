@@ -30,6 +30,7 @@
 //! | `typed/` | the typed handles |
 //! | `operator_state.rs` | state without a key: offsets, transactions |
 //! | `environment.rs`, `future.rs` | clock, store, spawner; ready and pending results |
+//! | `stored_key/` | one layout of keys for backends with an ordered key space |
 //! | `page.rs`, `frame.rs` | packed results; the envelope of metadata |
 //!
 //! # Features
@@ -48,6 +49,7 @@ mod key_group;
 mod operator_state;
 mod page;
 mod snapshot;
+pub mod stored_key;
 mod typed;
 
 pub use opendal;
