@@ -25,6 +25,7 @@
 //! |---|---|
 //! | `backend.rs` | the interface in bytes |
 //! | `snapshot.rs` | handles, requests, what a restore checks |
+//! | `objects/` | objects that checkpoints share: what may be built on, what may be deleted |
 //! | `key.rs`, `key_group.rs` | keys, their stable hash, who owns them |
 //! | `codec/` | [`Codec`]: [`Native`], [`Ordered`], [`Postcard`] |
 //! | `typed/` | the typed handles |
@@ -46,6 +47,7 @@ pub mod frame;
 mod future;
 mod key;
 mod key_group;
+mod objects;
 mod operator_state;
 mod page;
 mod snapshot;
@@ -62,6 +64,7 @@ pub use error::*;
 pub use future::*;
 pub use key::*;
 pub use key_group::*;
+pub use objects::*;
 pub use operator_state::*;
 pub use page::*;
 pub use snapshot::*;

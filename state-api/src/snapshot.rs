@@ -50,9 +50,16 @@ pub struct SnapshotRequest {
     pub kind: SnapshotKind,
     /// Who deletes its objects.
     pub ownership: Ownership,
-    /// Path in the store, ending in `/`, under which new objects are created. Backends give every
-    /// object a name that is never used again.
+    /// Path in the store, ending in `/`, under which objects are created that only this snapshot
+    /// names. Backends give every object a name that is never used again.
     pub directory: String,
+    /// Path in the store, ending in `/`, under which objects are created that later snapshots may
+    /// name too ([`ObjectRef::shared`]). Engines that do not care give `directory` again.
+    pub shared_directory: String,
+    /// The oldest complete checkpoint whose objects the engine keeps until this snapshot is decided.
+    /// The snapshot builds on none before it, whatever the backend has or has not been told. `None`:
+    /// the engine does not say, notifications alone decide.
+    pub reuse_from: Option<CheckpointId>,
     /// The operator's current event time; restored with the state.
     pub watermark: Option<Millis>,
 }
@@ -68,9 +75,19 @@ impl SnapshotRequest {
             checkpoint,
             kind: SnapshotKind::Checkpoint,
             ownership: Ownership::Weir,
+            shared_directory: directory.clone(),
             directory,
+            reuse_from: None,
             watermark: None,
         }
+    }
+
+    /// Whether it may name objects of this checkpoint, as far as the request says: a checkpoint builds
+    /// on checkpoints that the engine keeps, a savepoint on nothing. That the checkpoint is complete
+    /// the backend must know itself ([`SnapshotBases`](crate::SnapshotBases)).
+    pub fn may_build_on(&self, checkpoint: CheckpointId) -> bool {
+        self.kind == SnapshotKind::Checkpoint
+            && self.reuse_from.is_none_or(|oldest| oldest <= checkpoint)
     }
 }
 
@@ -131,6 +148,13 @@ impl ObjectRef {
     /// An object that only one snapshot names.
     pub fn new(path: impl Into<String>, length: u64, crc32: u32) -> Self {
         ObjectRef { path: path.into(), length, crc32, shared: false }
+    }
+
+    /// The same object, which later snapshots may name too.
+    #[must_use]
+    pub fn shared(mut self) -> Self {
+        self.shared = true;
+        self
     }
 }
 
@@ -240,7 +264,10 @@ pub struct OpenRequest {
     pub operator: String,
     /// Path in the store, ending in `/`, under which the instance may create objects at any time,
     /// also between snapshots (continuous uploads, materializations). Only this instance writes
-    /// there, and no collector deletes there while it lives. Empty: the backend must not.
+    /// there. While it lives, the collector deletes there only what a complete checkpoint has named
+    /// and no kept one names any more; so an object that the instance has dropped must not come back
+    /// into a later handle. What no handle ever named the instance may delete itself. Empty: the
+    /// backend must not create objects between snapshots.
     pub directory: String,
     /// The key groups the instance will own.
     pub key_groups: KeyGroupRange,
