@@ -265,6 +265,28 @@ pub struct Statistics {
     pub bytes_downloaded: u64,
 }
 
+/// The outcome of [`KeyedBackend::clean_up`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CleanUp {
+    /// Physical entries that were looked at.
+    pub visited: u64,
+    /// Physical entries that were removed.
+    pub removed: u64,
+    /// Whether the step reached the end of the state; the next one begins anew.
+    pub finished: bool,
+}
+
+impl CleanUp {
+    /// A step over a state that needs none.
+    pub const NOTHING_TO_DO: CleanUp = CleanUp::new(0, 0, true);
+
+    /// An outcome from its parts.
+    pub const fn new(visited: u64, removed: u64, finished: bool) -> Self {
+        CleanUp { visited, removed, finished }
+    }
+}
+
 /// One instance of a backend: the state of one operator for a range of key groups.
 ///
 /// Owned by one task: calls come from one thread at a time, hence `&mut self`. Dropping it closes
@@ -276,6 +298,11 @@ pub trait KeyedBackend: Send + fmt::Debug {
     fn capabilities(&self) -> Capabilities;
 
     /// Registers a state, or finds the one with that name.
+    ///
+    /// When the state is there with another [`ttl`](StateDescriptor::ttl), its values are converted
+    /// to the requested one, now or when they are next read or compacted, as
+    /// [`ttl::convert`](crate::ttl::convert) does with the time of this call. The state has the
+    /// requested TTL from then on. A restored state that is not registered keeps its own.
     ///
     /// # Errors
     /// [`Incompatible`](ErrorKind::Incompatible) when the name is taken by another kind or codec.
@@ -395,7 +422,9 @@ pub trait KeyedBackend: Send + fmt::Debug {
     fn delete_range(&mut self, at: &Address<'_>, range: MapRange<'_>) -> Result<()>;
 
     /// Starts an enumeration of the distinct (key, namespace) pairs of a state, ordered by key
-    /// group and otherwise in no defined order; with `namespace` only those of that namespace.
+    /// group and otherwise in no defined order; with `namespace` only those of that namespace. Of a
+    /// state with a TTL, pairs without a live value at the time of the call
+    /// ([`ttl::is_live`](crate::ttl::is_live)) are left out.
     ///
     /// # Errors
     /// See the trait; [`InvalidUsage`](ErrorKind::InvalidUsage) for a timer queue.
@@ -432,8 +461,33 @@ pub trait KeyedBackend: Send + fmt::Debug {
     /// See the trait.
     fn next_timer(&mut self, queue: StateId) -> Result<NextTimer>;
 
+    /// Tells the instance the operator's event time, after each advance. It never runs backwards.
+    ///
+    /// A backend that removes expired values by itself keeps a [`TtlClock`](crate::ttl::TtlClock)
+    /// and passes it on.
+    fn advance_watermark(&mut self, watermark: Millis) {
+        let _ = watermark;
+    }
+
+    /// A step of removing what has expired ([`ttl::sweep`](crate::ttl::sweep)) from a state: visits
+    /// about `budget` entries, beginning where the last step ended. A key, namespace or map that
+    /// holds nothing any more goes too.
+    ///
+    /// For backends that must be driven; one that cleans up by itself (in compactions) has nothing
+    /// to do here, which is the default.
+    ///
+    /// # Errors
+    /// See the trait.
+    fn clean_up(&mut self, state: StateId, budget: u64) -> Result<CleanUp> {
+        let _ = (state, budget);
+        Ok(CleanUp::NOTHING_TO_DO)
+    }
+
     /// The synchronous part of a snapshot: pins the state as it is now. Its cost does not depend on
     /// the size of the state. The returned task does the rest, on any thread.
+    ///
+    /// Of a state with a TTL it may leave out what has expired at the time of this call, never what
+    /// expires later.
     ///
     /// # Errors
     /// [`Closed`](ErrorKind::Closed) after a permanent failure of the instance.

@@ -1,10 +1,10 @@
-//! What is known of a state by its name: kind and codecs. Stored in every snapshot.
+//! What is known of a state by its name: kind, codecs, time to live. Stored in every snapshot.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, StateTtl};
 
 /// The number of a state inside one backend instance.
 ///
@@ -115,6 +115,10 @@ pub struct StateDescriptor {
     pub map_key: Option<CodecId>,
     /// Encoding of the value, the list element, the map value or the accumulator.
     pub value: CodecId,
+    /// When its values expire; `None` for never, and for timers. With one, each value of the state
+    /// begins with a stamp as the backend sees it ([`Stamp`](crate::ttl::Stamp)).
+    #[serde(default)]
+    pub ttl: Option<StateTtl>,
 }
 
 impl StateDescriptor {
@@ -125,7 +129,7 @@ impl StateDescriptor {
         namespace: CodecId,
         value: CodecId,
     ) -> Self {
-        StateDescriptor { name: name.into(), kind, namespace, map_key: None, value }
+        StateDescriptor { name: name.into(), kind, namespace, map_key: None, value, ttl: None }
     }
 
     /// Sets the encoding of map keys.
@@ -135,7 +139,15 @@ impl StateDescriptor {
         self
     }
 
-    /// Checks that a registration fits what is there under the same name.
+    /// Sets when its values expire.
+    #[must_use]
+    pub fn with_ttl(mut self, ttl: StateTtl) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    /// Checks that a registration fits what is there under the same name. The TTL may differ: it
+    /// can be changed, see [`KeyedBackend::register`](crate::KeyedBackend::register).
     ///
     /// # Errors
     /// [`Incompatible`](ErrorKind::Incompatible), naming the stored and the requested definition.
@@ -182,8 +194,11 @@ mod tests {
             namespace: CodecId::new("unit", 1),
             map_key: None,
             value: CodecId::new("i64", 1),
+            ttl: None,
         };
         assert!(stored.check_compatible(&stored.clone()).is_ok());
+        let expiring = stored.clone().with_ttl(StateTtl::new(1, crate::TimeDomain::Event));
+        assert!(stored.check_compatible(&expiring).is_ok());
         let text = |change: fn(&mut StateDescriptor)| {
             let mut requested = stored.clone();
             change(&mut requested);

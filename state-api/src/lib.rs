@@ -29,6 +29,7 @@
 //! | `key.rs`, `key_group.rs` | keys, their stable hash, who owns them |
 //! | `codec/` | [`Codec`]: [`Native`], [`Ordered`], [`Postcard`] |
 //! | `typed/` | the typed handles |
+//! | `ttl/` | when values expire, and what clean-up makes of stored bytes |
 //! | `operator_state.rs` | state without a key: offsets, transactions |
 //! | `environment.rs`, `future.rs` | clock, store, spawner; ready and pending results |
 //! | `stored_key/` | one layout of keys for backends with an ordered key space |
@@ -52,6 +53,7 @@ mod operator_state;
 mod page;
 mod snapshot;
 pub mod stored_key;
+pub mod ttl;
 mod typed;
 
 pub use opendal;
@@ -68,4 +70,5 @@ pub use objects::*;
 pub use operator_state::*;
 pub use page::*;
 pub use snapshot::*;
+pub use ttl::{StateTtl, TimeDomain};
 pub use typed::*;

@@ -221,7 +221,7 @@ impl SnapshotHandle {
         }
     }
 
-    const FRAME: crate::frame::Frame = crate::frame::Frame { magic: *b"WEIRHNDL", version: 1 };
+    const FRAME: crate::frame::Frame = crate::frame::Frame { magic: *b"WEIRHNDL", version: 2 };
 
     /// The handle in Weir's own encoding: magic, version, length, postcard body, CRC-32
     /// (`docs/formats/frame.md`).

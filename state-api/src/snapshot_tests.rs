@@ -1,4 +1,5 @@
 use super::*;
+use crate::{StateTtl, TimeDomain};
 
 fn request() -> OpenRequest {
     OpenRequest::new(Environment::in_memory(), "op", CodecId::new("ordered:i64", 1))
@@ -85,6 +86,9 @@ fn golden_bytes() {
     let mut handle = handle(0, 127);
     handle.watermark = Some(-1);
     handle.metadata = vec![0xab];
+    let unit = CodecId::new("unit", 1);
+    let state = StateDescriptor::new("n", crate::StateKind::List, unit.clone(), unit);
+    handle.states.push(state.with_ttl(StateTtl::new(300_000, TimeDomain::Event)));
     let bytes = handle.to_bytes();
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(hex, GOLDEN);
@@ -93,4 +97,4 @@ fn golden_bytes() {
     assert_eq!(serde_json::from_str::<SnapshotHandle>(&json).unwrap(), handle);
 }
 
-const GOLDEN: &str = "57454952484e444c010000002d0000000468656170010700000080018001000b6f7264657265643a69363401010100010763686b2d372f6103090001abf2ab85b7";
+const GOLDEN: &str = "57454952484e444c02000000420000000468656170010700000080018001000b6f7264657265643a69363401010101016e0104756e6974010004756e69740101c0cf2401010763686b2d372f6103090001ab8fde0fbc";

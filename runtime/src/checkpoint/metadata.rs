@@ -35,7 +35,7 @@ pub struct JobCheckpoint {
 }
 
 impl JobCheckpoint {
-    const FRAME: Frame = Frame { magic: *b"WEIRCHKP", version: 1 };
+    const FRAME: Frame = Frame { magic: *b"WEIRCHKP", version: 2 };
 
     /// The metadata object's bytes (`docs/formats/frame.md`).
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -107,7 +107,7 @@ mod tests {
         };
         let bytes = checkpoint.to_bytes();
         let body = &bytes[16..bytes.len() - 4];
-        assert_eq!(&bytes[..12], b"WEIRCHKP\x01\0\0\0");
+        assert_eq!(&bytes[..12], b"WEIRCHKP\x02\0\0\0");
         assert_eq!(body, [1, b'j', 3, 1, b'a', 2, 0, 1, 1, b'o', 1, 0, 0]);
         assert_eq!(JobCheckpoint::from_bytes(&bytes, "x").unwrap(), checkpoint);
     }

@@ -1,0 +1,58 @@
+//! The elements of a stored list: each behind its length, with a TTL behind its stamp too.
+
+use super::{STAMP_LEN, Stamp};
+use crate::codec::{read_length, write_length};
+use crate::{Error, ErrorKind, Result};
+
+/// Reads a stored list element by element: the frame's content, stamp included.
+#[derive(Debug, Clone)]
+pub(super) struct Elements<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Elements<'a> {
+    pub(super) fn new(stored: &'a [u8]) -> Self {
+        Elements { rest: stored }
+    }
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = Result<&'a [u8]>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let mut rest = self.rest;
+        match read_length(&mut rest).and_then(|length| rest.split_off(..length)) {
+            Some(element) => {
+                self.rest = rest;
+                Some(Ok(element))
+            }
+            None => {
+                self.rest = &[];
+                Some(Err(cut_short()))
+            }
+        }
+    }
+}
+
+/// Appends an element that is already encoded.
+pub(super) fn write_stamped(out: &mut Vec<u8>, stamp: Stamp, value: &[u8]) {
+    write_length(STAMP_LEN + value.len(), out);
+    out.extend_from_slice(&stamp.to_bytes());
+    out.extend_from_slice(value);
+}
+
+/// Appends an element that is already encoded, without a stamp.
+pub(super) fn write_bare(out: &mut Vec<u8>, value: &[u8]) {
+    write_length(value.len(), out);
+    out.extend_from_slice(value);
+}
+
+/// The error for stored bytes that end too early.
+#[cold]
+fn cut_short() -> Error {
+    Error::new(ErrorKind::Corrupt, "a stored value or list element is cut short")
+        .advice("restore an older checkpoint")
+}

@@ -1,0 +1,32 @@
+//! Time to live: when a value expires, and what becomes of it.
+//!
+//! Every value of a state with a TTL begins with a [`Stamp`] of eight bytes, as the backend sees
+//! it: the value of a point state, each element of a list, each value of a map. The typed layer
+//! writes and strips stamps and decides what a read may see. A backend stores such values like any
+//! others; it uses this module to clean up ([`sweep`]), to list keys ([`is_live`]), and when a
+//! state comes back with another TTL ([`convert`]).
+//!
+//! All of them, and every read, ask one function whether a stamp has expired:
+//! [`StateTtl::is_expired`].
+//!
+//! | file | concept |
+//! |---|---|
+//! | `config.rs` | [`StateTtl`], lifetime and clock |
+//! | `stamp.rs` | [`Stamp`] and the predicate |
+//! | `clock.rs` | [`TtlTime`], the time that the predicate is asked for; [`TtlClock`], who knows it |
+//! | `elements.rs` | the framed elements of lists |
+//! | `sweep.rs` | stored bytes without what has expired |
+//! | `convert.rs` | stored bytes under another TTL |
+
+mod clock;
+mod config;
+mod convert;
+mod elements;
+mod stamp;
+mod sweep;
+
+pub use clock::{EventTime, TtlClock, TtlTime};
+pub use config::{StateTtl, TimeDomain};
+pub use convert::convert;
+pub use stamp::{NEVER, STAMP_LEN, Stamp};
+pub use sweep::{Verdict, is_live, sweep};
