@@ -14,7 +14,7 @@ use crate::keyed_table::{KeyedTable, Locator, Slot};
 use crate::limits::ValueLimit;
 use crate::options::HeapOptions;
 use crate::point_slot::PointSlot;
-use crate::point_table::{PointTable, SmallLookup};
+use crate::point_table::{PointTable, WordLookup};
 use crate::scan::{KeyScan, MapScan, fill_from_map};
 use crate::snapshot::{
     BACKEND_NAME, FORMAT_VERSION, FrozenInstance, FrozenSection, write_snapshot,
@@ -93,10 +93,10 @@ impl HeapBackend {
         }
     }
 
-    /// The slot for such an access if it exists and holds its content: what is written to it
-    /// without outgrowing it needs nothing else.
+    /// The slot for such an access with a key of one word if it exists and holds its content: what is
+    /// written to it without outgrowing it needs nothing else.
     #[inline(always)]
-    fn plain_small_slot<'s>(
+    fn plain_word_slot<'s>(
         states: &'s mut [State],
         owned: KeyGroupRange,
         at: &Address<'_>,
@@ -104,7 +104,7 @@ impl HeapBackend {
         let group = owned.index_of(at.key.group())?;
         match &mut states.get_mut(at.state.index())?.tables {
             Tables::Point(tables) if at.namespace.is_empty() => {
-                tables.get_mut(group)?.find_small_mut(at.key)
+                tables.get_mut(group)?.find_word_mut(at.key)
             }
             _ => None,
         }
@@ -210,7 +210,7 @@ impl KeyedBackend for HeapBackend {
 
     fn get(&mut self, at: &Address<'_>) -> Result<Lookup<'_>> {
         if let Some(table) = self.plain_point_table(at)
-            && let SmallLookup::Known(found) = table.get_small(at.key)
+            && let WordLookup::Known(found) = table.get_word(at.key)
         {
             return Ok(lend(found));
         }
@@ -220,8 +220,8 @@ impl KeyedBackend for HeapBackend {
     fn put(&mut self, at: &Address<'_>, value: &[u8]) -> Result<()> {
         self.limit.check(value.len())?;
         let owned = self.request.key_groups;
-        if let Some(slot) = Self::plain_small_slot(&mut self.states, owned, at)
-            && slot.set_small_at(at.key.bytes().len(), value)
+        if let Some(slot) = Self::plain_word_slot(&mut self.states, owned, at)
+            && slot.set_small_at(8, value)
         {
             return Ok(());
         }
@@ -255,12 +255,12 @@ impl KeyedBackend for HeapBackend {
 
     fn update(&mut self, at: &Address<'_>, f: &mut UpdateFn<'_>) -> Result<Updated> {
         let owned = self.request.key_groups;
-        if let Some(slot) = Self::plain_small_slot(&mut self.states, owned, at) {
+        if let Some(slot) = Self::plain_word_slot(&mut self.states, owned, at) {
             self.buffer.clear();
-            let change = f(Some(slot.value()), &mut self.buffer)?;
+            let change = f(slot.value_of_word(), &mut self.buffer)?;
             let in_place = change == Change::Put
                 && self.limit.check(self.buffer.len()).is_ok()
-                && slot.set_small_at(at.key.bytes().len(), &self.buffer);
+                && slot.set_small_at(8, &self.buffer);
             if !in_place {
                 self.finish_update(at, change)?;
             }

@@ -4,27 +4,24 @@
 //! the number of segments grows one at a time (linear hashing), so that nothing a single write can
 //! trigger (growth, or the copy after a snapshot) depends on the size of the state.
 //!
-//! The bits of an entry's hash are shared out: the low 32 select the key group (their top) and the
-//! bucket (their bottom), the next 25 the segment, and the top 7 are the tag in the bucket's control
-//! byte.
+//! The bits of an entry's hash are shared out: the top of the low 32 select the key group, the lower
+//! part of the upper 32 the segment, and their top the place in it; the lowest 16 tell entries apart
+//! whose content is elsewhere.
 
 use std::sync::Arc;
 
-use hashbrown::HashTable;
 use weir_state_api::{KeyRef, Result, key_hash};
 
 use crate::freezable::Freezable;
+use crate::segment::{Hashed, Segment};
 
 /// The mean number of entries of a segment at which another one is added. The fullest segment has
-/// about twice the mean: 3,584, which is what 4,096 buckets of `hashbrown` hold.
+/// about twice the mean.
 ///
 /// Larger segments make the write that copies one after a snapshot slower (some 10 to 100
 /// microseconds now), smaller ones the synchronous part of a snapshot, which counts a reference to
 /// each.
 const SEGMENT_ENTRIES: usize = 1_792;
-
-/// Segments of at most this capacity are not shrunk.
-const MIN_CAPACITY: usize = 64;
 
 /// An entry of a table: a key, a namespace, and what is stored there.
 pub(crate) trait Slot: Clone {
@@ -36,8 +33,9 @@ pub(crate) trait Slot: Clone {
     fn entry_count(&self) -> usize;
     /// Bytes on the heap; O(1).
     fn heap_bytes(&self) -> usize;
+}
 
-    /// The hash that finds it. Not stored: it is needed again only when a table grows.
+impl<S: Slot> Hashed for S {
     fn hash(&self) -> u64 {
         let (key, namespace) = self.key_and_namespace();
         Locator::with_key_hash(key, key_hash(key), namespace).hash
@@ -66,6 +64,12 @@ impl<'a> Locator<'a> {
         Locator { hash, key, namespace }
     }
 
+    /// What tells entries apart whose content is elsewhere: bits that choose no place.
+    #[inline]
+    pub(crate) fn tag(&self) -> u16 {
+        self.hash as u16
+    }
+
     /// The key.
     #[inline]
     pub(crate) fn key(&self) -> &'a [u8] {
@@ -85,9 +89,6 @@ fn mix(hash: u64, namespace: &[u8]) -> u64 {
     // Not symmetric, so that (key, namespace) and (namespace, key) differ.
     (hash.rotate_left(23) ^ key_hash(namespace)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
-
-/// A hash table of bounded size; what a snapshot shares with the writer.
-pub(crate) type Segment<S> = HashTable<S>;
 
 /// All entries of a table as they were at one moment.
 pub(crate) type FrozenSegments<S> = Vec<Arc<Segment<S>>>;
@@ -135,14 +136,15 @@ impl<S: Slot> KeyedTable<S> {
 
     /// Bytes held, the tables themselves included.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let tables: usize = self.segments.iter().map(|s| s.get().allocation_size()).sum();
+        let tables: usize = self.segments.iter().map(|s| s.get().memory_bytes()).sum();
         self.heap_bytes + tables + self.segments.capacity() * size_of::<Freezable<Segment<S>>>()
     }
 
     /// Looks an entry up.
     #[inline]
     pub(crate) fn get(&self, at: Locator<'_>) -> Option<&S> {
-        self.segment(at.hash)?.find(at.hash, |slot| slot.is_at(at))
+        let segment = self.segment(at.hash)?;
+        segment.get(segment.find(at.hash, |slot| slot.is_at(at))?)
     }
 
     /// The segment in which an entry with this hash lies, if it exists.
@@ -169,19 +171,19 @@ impl<S: Slot> KeyedTable<S> {
         f: impl FnOnce(Option<&mut S>) -> Result<Fate<S>>,
     ) -> Result<()> {
         let number = self.segment_of(at.hash);
-        let Some(segment) = self.segments.get_mut(number) else {
+        let Some(segment) = self.segments.get_mut(number).map(Freezable::get_mut) else {
             return self.change_absent(number, at, f);
         };
-        let mut candidates = segment.get_mut().iter_hash_mut(at.hash);
-        let Some(slot) = candidates.find(|slot| slot.is_at(at)) else {
+        let Some(place) = segment.find(at.hash, |slot| slot.is_at(at)) else {
             return self.change_absent(number, at, f);
         };
+        let Some(slot) = segment.get_mut(place) else { return Ok(()) };
         let before = (slot.entry_count(), slot.heap_bytes());
         match f(Some(slot))? {
             Fate::Keep => {}
             Fate::Store(new) => *slot = new,
             Fate::Remove => {
-                self.remove_counted(number, at, before);
+                self.remove_counted(number, place, before);
                 return Ok(());
             }
         }
@@ -211,28 +213,26 @@ impl<S: Slot> KeyedTable<S> {
         } else {
             number
         };
-        self.segments[number].get_mut().insert_unique(at.hash, slot, Slot::hash);
+        self.segments[number].get_mut().insert(at.hash, slot);
         Ok(())
     }
 
     /// Removes an entry that has these sizes in the accounts.
-    fn remove_counted(&mut self, number: usize, at: Locator<'_>, sizes: (usize, usize)) {
-        let segment = self.segments[number].get_mut();
-        if let Ok(entry) = segment.find_entry(at.hash, |slot| slot.is_at(at)) {
-            drop(entry.remove());
-            self.entries -= sizes.0;
-            self.heap_bytes -= sizes.1;
-            self.removed(number);
-        }
+    fn remove_counted(&mut self, number: usize, place: usize, sizes: (usize, usize)) {
+        drop(self.segments[number].get_mut().remove(place));
+        self.entries -= sizes.0;
+        self.heap_bytes -= sizes.1;
+        self.removed(number);
     }
 
     /// Removes an entry; absent is no error, and copies nothing.
     pub(crate) fn remove(&mut self, at: Locator<'_>) {
         let number = self.segment_of(at.hash);
         let Some(segment) = self.segments.get(number) else { return };
-        if let Some(slot) = segment.get().find(at.hash, |slot| slot.is_at(at)) {
+        let Some(place) = segment.get().find(at.hash, |slot| slot.is_at(at)) else { return };
+        if let Some(slot) = segment.get().get(place) {
             let sizes = (slot.entry_count(), slot.heap_bytes());
-            self.remove_counted(number, at, sizes);
+            self.remove_counted(number, place, sizes);
         }
     }
 
@@ -258,12 +258,7 @@ impl<S: Slot> KeyedTable<S> {
             *self = KeyedTable::default();
             return;
         }
-        let segment = self.segments[number].get_mut();
-        // Capacity at least halves, so this is paid for by the removals since the last time.
-        if segment.capacity() > MIN_CAPACITY && segment.len() < segment.capacity() / 8 {
-            let capacity = (segment.len() * 2).max(MIN_CAPACITY / 2);
-            segment.shrink_to(capacity, Slot::hash);
-        }
+        self.segments[number].get_mut().shrink_if_sparse();
     }
 
     /// Adds a segment and moves half of its predecessor's entries there.
@@ -271,12 +266,7 @@ impl<S: Slot> KeyedTable<S> {
         let new = self.segments.len();
         self.mask = (new + 1).next_power_of_two() - 1;
         let (mask, old) = (self.mask, new & (self.mask >> 1));
-        let old = self.segments[old].get_mut();
-        let mut moved = Segment::with_capacity(old.len() / 2);
-        for slot in old.extract_if(|slot| segment_bits(slot.hash()) & mask == new) {
-            moved.insert_unique(slot.hash(), slot, Slot::hash);
-        }
-        old.shrink_to(old.len(), Slot::hash);
+        let moved = self.segments[old].get_mut().extract(|hash| segment_bits(hash) & mask == new);
         self.segments.push(Freezable::Owned(moved));
     }
 }
@@ -300,7 +290,7 @@ pub(crate) fn same_bytes(a: &[u8], b: &[u8]) -> bool {
 
 #[inline]
 fn segment_bits(hash: u64) -> usize {
-    (hash >> 32) as usize & 0x1ff_ffff
+    (hash >> 32) as usize
 }
 
 #[cfg(test)]

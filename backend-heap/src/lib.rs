@@ -70,6 +70,7 @@ mod options;
 mod point_slot;
 mod point_table;
 mod scan;
+mod segment;
 mod snapshot;
 mod sorted_chunks;
 mod store;

@@ -1,46 +1,55 @@
 //! An entry of a point state in 32 bytes: key, namespace and value together.
 //!
 //! Half a cache line, aligned, so that a read that finds its entry costs one cache miss. When the
-//! three are longer than 28 bytes together, they are one allocation, so it costs two.
+//! three are longer than 27 bytes together, they are one allocation, so it costs two.
 
 use std::sync::Arc;
 
+use weir_state_api::KeyRef;
+
 use crate::compact_bytes::{ARC_OVERHEAD, copy_short};
 use crate::keyed_table::{Locator, Slot, same_bytes};
+use crate::segment::Hashed;
 
 /// The longest content (key, namespace and value together) that needs no allocation.
-const SMALL_LEN: usize = 28;
+const SMALL_LEN: usize = 27;
 
 /// See the module. Cloning copies 32 bytes; longer content is shared until one side changes it.
 #[derive(Debug, Clone)]
 #[repr(align(32))]
 pub(crate) enum PointSlot {
-    /// All of it is here.
-    Small { key_len: u8, namespace_len: u8, value_len: u8, data: [u8; SMALL_LEN] },
+    /// All of it is here. `lens` are those of key and namespace, compared at once.
+    Small { lens: [u8; 2], value_len: u8, data: [u8; SMALL_LEN] },
     /// Written whole; the rest of `bytes` is the value.
-    Fixed { key_len: u32, namespace_len: usize, bytes: Arc<[u8]> },
+    Fixed { tag: u16, key_len: u32, namespace_len: u32, bytes: Arc<[u8]> },
     /// Appended to: the buffer has room for more.
-    Growable { key_len: u32, namespace_len: usize, bytes: Arc<Vec<u8>> },
+    Growable { tag: u16, key_len: u32, namespace_len: u32, bytes: Arc<Vec<u8>> },
 }
 
-/// The outcome of [`PointSlot::compare_small`].
-pub(crate) enum SmallMatch<'a> {
-    /// It is the entry; this is its value.
-    Same(&'a [u8]),
-    /// It is another entry.
-    Different,
-    /// The slot does not hold its content, so one has to look behind it.
-    Unknown,
+/// A key of eight bytes in the default namespace: the most common one, compared as a word.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WordKey {
+    bytes: [u8; 8],
+    tag: u16,
+}
+
+impl WordKey {
+    /// The key, if it has eight bytes.
+    #[inline(always)]
+    pub(crate) fn new(key: KeyRef<'_>) -> Option<Self> {
+        let bytes = *<&[u8; 8]>::try_from(key.bytes()).ok()?;
+        Some(WordKey { bytes, tag: key.hash() as u16 })
+    }
 }
 
 impl PointSlot {
     /// An entry with this value.
     #[inline]
     pub(crate) fn new(at: Locator<'_>, value: &[u8]) -> Self {
-        Self::of(at.key(), at.namespace(), value)
+        Self::of(at.tag(), at.key(), at.namespace(), value)
     }
 
-    fn of(key: &[u8], namespace: &[u8], value: &[u8]) -> Self {
+    fn of(tag: u16, key: &[u8], namespace: &[u8], value: &[u8]) -> Self {
         let len = key.len() + namespace.len() + value.len();
         if len > SMALL_LEN {
             let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
@@ -51,10 +60,11 @@ impl PointSlot {
                 head.copy_from_slice(namespace);
                 tail.copy_from_slice(value);
             }
-            // Keys have at most 64 KiB.
+            // Keys and namespaces have at most 64 KiB.
             return PointSlot::Fixed {
+                tag,
                 key_len: key.len() as u32,
-                namespace_len: namespace.len(),
+                namespace_len: namespace.len() as u32,
                 bytes,
             };
         }
@@ -64,8 +74,7 @@ impl PointSlot {
         data[key.len()..value_at].copy_from_slice(namespace);
         copy_short(&mut data[value_at..len], value);
         PointSlot::Small {
-            key_len: key.len() as u8,
-            namespace_len: namespace.len() as u8,
+            lens: [key.len() as u8, namespace.len() as u8],
             value_len: value.len() as u8,
             data,
         }
@@ -75,38 +84,60 @@ impl PointSlot {
     #[inline]
     pub(crate) fn value(&self) -> &[u8] {
         match self {
-            PointSlot::Small { key_len, namespace_len, value_len, data } => {
-                let start = usize::from(*key_len) + usize::from(*namespace_len);
+            PointSlot::Small { lens, value_len, data } => {
+                let start = usize::from(lens[0]) + usize::from(lens[1]);
                 data.get(start..start + usize::from(*value_len)).unwrap_or_default()
             }
-            PointSlot::Fixed { key_len, namespace_len, bytes } => {
-                &bytes[*key_len as usize + namespace_len..]
+            PointSlot::Fixed { key_len, namespace_len, bytes, .. } => {
+                &bytes[*key_len as usize + *namespace_len as usize..]
             }
-            PointSlot::Growable { key_len, namespace_len, bytes } => {
-                &bytes[*key_len as usize + namespace_len..]
+            PointSlot::Growable { key_len, namespace_len, bytes, .. } => {
+                &bytes[*key_len as usize + *namespace_len as usize..]
             }
         }
     }
 
-    /// Compares with a key in the default namespace, without leaving the slot.
-    #[inline(always)]
-    pub(crate) fn compare_small(&self, key: &[u8]) -> SmallMatch<'_> {
-        let PointSlot::Small { key_len, namespace_len, value_len, data } = self else {
-            return SmallMatch::Unknown;
-        };
-        let len = usize::from(*key_len);
-        if len != key.len() || *namespace_len != 0 || !starts_with_short(data, key) {
-            return SmallMatch::Different;
+    /// The low bits of the entry's hash, computed if they are not stored.
+    fn tag(&self) -> u16 {
+        match self {
+            PointSlot::Small { .. } => self.hash() as u16,
+            PointSlot::Fixed { tag, .. } | PointSlot::Growable { tag, .. } => *tag,
         }
-        SmallMatch::Same(data.get(len..len + usize::from(*value_len)).unwrap_or_default())
+    }
+
+    /// Whether the slot holds the content of this key's entry.
+    #[inline(always)]
+    pub(crate) fn holds(&self, key: WordKey) -> bool {
+        match self {
+            PointSlot::Small { lens: [8, 0], data, .. } => data.starts_with(&key.bytes),
+            _ => false,
+        }
+    }
+
+    /// Whether it holds the content of this key's entry, or may refer to it.
+    #[inline(always)]
+    pub(crate) fn may_be(&self, key: WordKey) -> bool {
+        match self {
+            PointSlot::Small { .. } => self.holds(key),
+            PointSlot::Fixed { tag, .. } | PointSlot::Growable { tag, .. } => *tag == key.tag,
+        }
+    }
+
+    /// The value of a slot that [`holds`](PointSlot::holds) the content of a key of one word.
+    #[inline(always)]
+    pub(crate) fn value_of_word(&self) -> Option<&[u8]> {
+        match self {
+            PointSlot::Small { value_len, data, .. } => data.get(8..8 + usize::from(*value_len)),
+            _ => None,
+        }
     }
 
     /// Replaces the value if the slot holds its content before and after; says whether it does.
     #[inline]
     fn set_small(&mut self, value: &[u8]) -> bool {
         match self {
-            PointSlot::Small { key_len, namespace_len, .. } => {
-                let start = usize::from(*key_len) + usize::from(*namespace_len);
+            PointSlot::Small { lens, .. } => {
+                let start = usize::from(lens[0]) + usize::from(lens[1]);
                 self.set_small_at(start, value)
             }
             _ => false,
@@ -118,10 +149,10 @@ impl PointSlot {
     /// need not wait for the slot to arrive before they know that this write is not theirs.
     #[inline(always)]
     pub(crate) fn set_small_at(&mut self, start: usize, value: &[u8]) -> bool {
-        let PointSlot::Small { key_len, namespace_len, value_len, data } = self else {
+        let PointSlot::Small { lens, value_len, data } = self else {
             return false;
         };
-        debug_assert_eq!(usize::from(*key_len) + usize::from(*namespace_len), start);
+        debug_assert_eq!(usize::from(lens[0]) + usize::from(lens[1]), start);
         let Some(target) = data.get_mut(start..start + value.len()) else { return false };
         copy_short(target, value);
         *value_len = value.len() as u8;
@@ -160,13 +191,13 @@ impl PointSlot {
             _ => {}
         }
         let (key, namespace) = self.key_and_namespace();
-        *self = PointSlot::of(key, namespace, value);
+        *self = PointSlot::of(self.tag(), key, namespace, value);
     }
 
     /// Appends to the value: amortised O(appended) while nobody else holds it.
     pub(crate) fn append(&mut self, more: &[u8]) {
         match self {
-            PointSlot::Small { key_len, namespace_len, value_len, data } => {
+            PointSlot::Small { lens: [key_len, namespace_len], value_len, data } => {
                 let end = [*key_len, *namespace_len, *value_len].map(usize::from).iter().sum();
                 if let Some(target) = data.get_mut(end..end + more.len()) {
                     target.copy_from_slice(more);
@@ -189,8 +220,9 @@ impl PointSlot {
         let mut bytes = Vec::with_capacity(len + len / 2);
         parts.iter().for_each(|part| bytes.extend_from_slice(part));
         *self = PointSlot::Growable {
+            tag: self.tag(),
             key_len: key.len() as u32,
-            namespace_len: namespace.len(),
+            namespace_len: namespace.len() as u32,
             bytes: Arc::new(bytes),
         };
     }
@@ -200,14 +232,14 @@ impl Slot for PointSlot {
     #[inline]
     fn key_and_namespace(&self) -> (&[u8], &[u8]) {
         let (bytes, key_len, namespace_len) = match self {
-            PointSlot::Small { key_len, namespace_len, data, .. } => {
-                (&data[..], usize::from(*key_len), usize::from(*namespace_len))
+            PointSlot::Small { lens, data, .. } => {
+                (&data[..], usize::from(lens[0]), usize::from(lens[1]))
             }
-            PointSlot::Fixed { key_len, namespace_len, bytes } => {
-                (&bytes[..], *key_len as usize, *namespace_len)
+            PointSlot::Fixed { key_len, namespace_len, bytes, .. } => {
+                (&bytes[..], *key_len as usize, *namespace_len as usize)
             }
-            PointSlot::Growable { key_len, namespace_len, bytes } => {
-                (&bytes[..], *key_len as usize, *namespace_len)
+            PointSlot::Growable { key_len, namespace_len, bytes, .. } => {
+                (&bytes[..], *key_len as usize, *namespace_len as usize)
             }
         };
         let (key, rest) = bytes.split_at(key_len);
@@ -216,17 +248,17 @@ impl Slot for PointSlot {
 
     #[inline(always)]
     fn is_at(&self, at: Locator<'_>) -> bool {
-        if let PointSlot::Small { key_len, namespace_len, data, .. } = self {
-            let key_len = usize::from(*key_len);
+        if let PointSlot::Small { lens, data, .. } = self {
+            let key_len = usize::from(lens[0]);
             return key_len == at.key().len()
-                && usize::from(*namespace_len) == at.namespace().len()
+                && usize::from(lens[1]) == at.namespace().len()
                 && data.get(..key_len).is_some_and(|key| same_bytes(key, at.key()))
                 && data
                     .get(key_len..key_len + at.namespace().len())
                     .is_some_and(|namespace| same_bytes(namespace, at.namespace()));
         }
         let (key, namespace) = self.key_and_namespace();
-        same_bytes(key, at.key()) && same_bytes(namespace, at.namespace())
+        self.tag() == at.tag() && same_bytes(key, at.key()) && same_bytes(namespace, at.namespace())
     }
 
     #[inline]
@@ -246,19 +278,9 @@ impl Slot for PointSlot {
     }
 }
 
-/// Whether `data` starts with `key`, which is not longer: by words, without a call.
-#[inline(always)]
-fn starts_with_short(data: &[u8; SMALL_LEN], key: &[u8]) -> bool {
-    let Some(first) = key.first_chunk::<8>() else {
-        return data.iter().zip(key).all(|(a, b)| a == b);
-    };
-    data.first_chunk::<8>() == Some(first)
-        && (key.len() == 8 || data[8..].iter().zip(&key[8..]).all(|(a, b)| a == b))
-}
-
 #[cfg(test)]
 mod tests {
-    use weir_state_api::key_hash;
+    use weir_state_api::{KeyGroup, key_hash};
 
     use super::*;
 
@@ -283,12 +305,14 @@ mod tests {
                 assert!(slot.is_at(locate(key, namespace)));
                 assert!(!slot.is_at(locate(key, b"no")));
                 assert!(!slot.is_at(locate(b"no", namespace)));
-                match slot.compare_small(key) {
-                    SmallMatch::Same(found) => assert_eq!((found, namespace_len), (value, 0)),
-                    SmallMatch::Different => assert_ne!(namespace_len, 0),
-                    SmallMatch::Unknown => assert!(!matches!(slot, PointSlot::Small { .. })),
+                let key_ref = KeyRef::with_group(key, KeyGroup(0)).unwrap();
+                if let (Some(word), 0) = (WordKey::new(key_ref), namespace_len) {
+                    assert!(slot.may_be(word));
+                    assert_eq!(slot.holds(word), matches!(slot, PointSlot::Small { .. }));
+                    assert!(!slot.holds(word) || slot.value_of_word() == Some(value));
                 }
-                assert!(!matches!(slot.compare_small(b"no"), SmallMatch::Same(_)));
+                let other = KeyRef::with_group(b"otherkey", KeyGroup(0)).unwrap();
+                assert!(!slot.may_be(WordKey::new(other).unwrap()));
             };
             let lengths = [0, 1, 4, 5, 8, 12, 13, 20, 21, 28, 29, 60, 199];
             for (before, after) in lengths.iter().flat_map(|a| lengths.map(|b| (*a, b))) {

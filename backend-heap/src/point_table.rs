@@ -4,13 +4,13 @@ use weir_state_api::{Change, KeyRef, Result, UpdateFn};
 
 use crate::keyed_table::{Fate, KeyedTable, Locator};
 use crate::limits::ValueLimit;
-use crate::point_slot::{PointSlot, SmallMatch};
+use crate::point_slot::{PointSlot, WordKey};
 
 /// The values of one point state in one key group.
 pub(crate) type PointTable = KeyedTable<PointSlot>;
 
-/// The outcome of [`PointTable::get_small`].
-pub(crate) enum SmallLookup<'a> {
+/// The outcome of [`PointTable::get_word`].
+pub(crate) enum WordLookup<'a> {
     /// The value, or that there is none.
     Known(Option<&'a [u8]>),
     /// Ask again with [`KeyedTable::get`].
@@ -18,32 +18,28 @@ pub(crate) enum SmallLookup<'a> {
 }
 
 impl PointTable {
-    /// Looks up a key in the default namespace as long as that takes nothing but slots that hold
-    /// their content: a read of a small value is a few dozen instructions then, and the processor
-    /// waits for the memory of several of them at once.
+    /// Looks up a key of one word as long as that takes nothing but slots that hold their content: a
+    /// read of a small value is a few dozen instructions then, and the processor waits for the
+    /// memory of several of them at once.
     #[inline(always)]
-    pub(crate) fn get_small(&self, key: KeyRef<'_>) -> SmallLookup<'_> {
-        let Some(segment) = self.segment(key.hash()) else { return SmallLookup::Known(None) };
-        for slot in segment.iter_hash(key.hash()) {
-            match slot.compare_small(key.bytes()) {
-                SmallMatch::Same(value) => return SmallLookup::Known(Some(value)),
-                SmallMatch::Different => {}
-                SmallMatch::Unknown => return SmallLookup::Unknown,
-            }
+    pub(crate) fn get_word(&self, key: KeyRef<'_>) -> WordLookup<'_> {
+        let Some(word) = WordKey::new(key) else { return WordLookup::Unknown };
+        let Some(segment) = self.segment(key.hash()) else { return WordLookup::Known(None) };
+        match segment.find_entry(key.hash(), |slot| slot.may_be(word)) {
+            None => WordLookup::Known(None),
+            Some(slot) => slot
+                .value_of_word()
+                .map_or(WordLookup::Unknown, |value| WordLookup::Known(Some(value))),
         }
-        SmallLookup::Known(None)
     }
 
-    /// The slot of a key in the default namespace if it holds its content; as
-    /// [`get_small`](PointTable::get_small), for writing. A change that stays small leaves the
-    /// accounts as they are.
+    /// The slot of a key of one word if it holds its content; as [`get_word`](PointTable::get_word),
+    /// for writing. A change that stays small leaves the accounts as they are.
     #[inline(always)]
-    pub(crate) fn find_small_mut(&mut self, key: KeyRef<'_>) -> Option<&mut PointSlot> {
-        // Not `iter_hash_mut`: its state would pass through memory (see `Key::len` for what that
-        // costs).
-        let bytes = key.bytes();
-        self.segment_mut(key.hash())?
-            .find_mut(key.hash(), |slot| matches!(slot.compare_small(bytes), SmallMatch::Same(_)))
+    pub(crate) fn find_word_mut(&mut self, key: KeyRef<'_>) -> Option<&mut PointSlot> {
+        let word = WordKey::new(key)?;
+        let segment = self.segment_mut(key.hash())?;
+        segment.find_entry_mut(key.hash(), |slot| slot.holds(word))
     }
 
     /// Stores a value.

@@ -55,8 +55,8 @@ pub(crate) struct KeyScan<S> {
     /// The key groups still to walk, the next one last.
     groups: Vec<(KeyGroup, FrozenSegments<S>)>,
     namespace: Option<Vec<u8>>,
-    /// The next bucket of the last segment of the last group.
-    bucket: usize,
+    /// The next place of the last segment of the last group.
+    place: usize,
 }
 
 impl<S: Slot> KeyScan<S> {
@@ -67,7 +67,7 @@ impl<S: Slot> KeyScan<S> {
     ) -> Self {
         let mut groups: Vec<_> = groups.collect();
         groups.reverse();
-        KeyScan { groups, namespace: namespace.map(<[u8]>::to_vec), bucket: 0 }
+        KeyScan { groups, namespace: namespace.map(<[u8]>::to_vec), place: 0 }
     }
 
     /// Appends keys until the page is full; answers whether nothing is left.
@@ -77,9 +77,9 @@ impl<S: Slot> KeyScan<S> {
                 self.groups.pop();
                 continue;
             };
-            while self.bucket < segment.num_buckets() {
-                let slot = segment.get_bucket(self.bucket);
-                self.bucket += 1;
+            while self.place < segment.place_count() {
+                let slot = segment.get(self.place);
+                self.place += 1;
                 let Some((key, namespace)) = slot.map(Slot::key_and_namespace) else {
                     continue;
                 };
@@ -92,7 +92,7 @@ impl<S: Slot> KeyScan<S> {
                 }
             }
             segments.pop();
-            self.bucket = 0;
+            self.place = 0;
         }
         true
     }

@@ -12,8 +12,11 @@ use std::sync::Arc;
 use crate::chunk_list::{CHUNK_LEN, Chunk, Chunks};
 
 /// An ordered sequence; cloning it is O(1), and neither clone sees changes of the other.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) enum SortedChunks<T> {
+    /// Nothing yet, and nothing allocated.
+    #[default]
+    Empty,
     /// A single chunk, the only one that may be empty.
     One(Arc<Vec<T>>),
     /// Two or more chunks, none of them empty.
@@ -34,12 +37,6 @@ impl Position {
     pub(crate) const START: Position = Position { chunk: 0, index: 0 };
 }
 
-impl<T> Default for SortedChunks<T> {
-    fn default() -> Self {
-        SortedChunks::One(Arc::default())
-    }
-}
-
 impl<T: Clone> SortedChunks<T> {
     /// A sequence of one element, with room for so many more as are likely to follow.
     pub(crate) fn of(element: T, more: usize) -> Self {
@@ -51,6 +48,7 @@ impl<T: Clone> SortedChunks<T> {
     /// The number of elements.
     pub(crate) fn len(&self) -> usize {
         match self {
+            SortedChunks::Empty => 0,
             SortedChunks::One(chunk) => chunk.len(),
             SortedChunks::Many(chunks) => chunks.len,
         }
@@ -79,6 +77,7 @@ impl<T: Clone> SortedChunks<T> {
     #[inline]
     pub(crate) fn lower_bound(&self, before: impl Fn(&T) -> bool) -> Position {
         let (chunk, elements) = match self {
+            SortedChunks::Empty => return Position::START,
             SortedChunks::One(elements) => (0, elements),
             SortedChunks::Many(chunks) => {
                 let after = chunks.list.partition_point(|chunk| before(&chunk.fence));
@@ -155,6 +154,9 @@ impl<T: Clone> SortedChunks<T> {
 
     /// Inserts before a place.
     pub(crate) fn insert(&mut self, at: Position, element: T) {
+        if let SortedChunks::Empty = self {
+            *self = SortedChunks::One(Arc::default());
+        }
         let last = self.chunk_count() - 1;
         let chunk = at.chunk.min(last);
         let len = self.chunk(chunk).map_or(0, <[T]>::len);
@@ -195,6 +197,7 @@ impl<T: Clone> SortedChunks<T> {
             return;
         }
         match self {
+            SortedChunks::Empty => {}
             SortedChunks::One(chunk) => {
                 let chunk = Arc::make_mut(chunk);
                 let end = if to.chunk == 0 { to.index } else { chunk.len() };
@@ -209,6 +212,7 @@ impl<T: Clone> SortedChunks<T> {
 
     fn chunk_count(&self) -> usize {
         match self {
+            SortedChunks::Empty => 0,
             SortedChunks::One(_) => 1,
             SortedChunks::Many(chunks) => chunks.list.len(),
         }
@@ -217,6 +221,7 @@ impl<T: Clone> SortedChunks<T> {
     #[inline]
     fn chunk(&self, chunk: usize) -> Option<&[T]> {
         match self {
+            SortedChunks::Empty => None,
             SortedChunks::One(elements) => (chunk == 0).then_some(elements),
             SortedChunks::Many(chunks) => chunks.list.get(chunk).map(|c| c.elements.as_slice()),
         }
@@ -224,7 +229,11 @@ impl<T: Clone> SortedChunks<T> {
 
     #[inline]
     fn chunk_mut(&mut self, chunk: usize) -> &mut Vec<T> {
+        if let SortedChunks::Empty = self {
+            *self = SortedChunks::One(Arc::default());
+        }
         match self {
+            SortedChunks::Empty => unreachable!("it was replaced above"),
             SortedChunks::One(chunk) => Arc::make_mut(chunk),
             SortedChunks::Many(chunks) => Arc::make_mut(chunks).elements_mut(chunk),
         }
