@@ -29,7 +29,7 @@ pub use address::{
     DecodedAddress, decode, group_of, push_group, push_map, push_map_prefix, push_point,
     push_state, push_timer, push_timers_from, replace_state, state_of, time_of,
 };
-pub use part::{push_part, take_part};
+pub use part::{part_len, push_part, take_part};
 pub use range::{map_bounds, successor};
 
 /// The length of what precedes the key part of point states and maps: group and state.

@@ -70,6 +70,19 @@ pub fn take_part<'a>(input: &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
     }
 }
 
+/// The length of the part at the start of `input`; `None` when none stands there.
+pub fn part_len(input: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += input.get(at..)?.iter().position(|&byte| byte == MARKER)? + 2;
+        match *input.get(at - 1)? {
+            0..=0x7f => return Some(at),
+            0x80..=0xfe => {}
+            0xff => return None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,13 +160,16 @@ mod tests {
             let mut decoded = Vec::new();
             let whole = [part(&a), tail.clone()].concat();
             prop_assert_eq!(take_part(&whole, &mut decoded), Some(&tail[..]));
-            prop_assert_eq!(decoded, a);
+            prop_assert_eq!(decoded, a.clone());
+            prop_assert_eq!(part_len(&whole), Some(part(&a).len()));
         }
 
         #[test]
         fn any_bytes_decode_or_are_refused(input in bytes()) {
             let mut decoded = Vec::new();
-            if let Some(rest) = take_part(&input, &mut decoded) {
+            let rest = take_part(&input, &mut decoded);
+            prop_assert_eq!(part_len(&input), rest.map(|rest| input.len() - rest.len()));
+            if let Some(rest) = rest {
                 // What decodes need not be canonical, but what it encodes to decodes to the same.
                 let again = [part(&decoded), rest.to_vec()].concat();
                 let mut twice = Vec::new();

@@ -1,0 +1,356 @@
+//! The instance: what each call does to which database.
+
+use std::sync::Arc;
+
+use weir_state_api::stored_key::{map_bounds, push_map, push_map_prefix, push_point, take_part};
+use weir_state_api::{
+    Address, Capabilities, Change, Error, ErrorKind, KeyRef, KeyedBackend, Lookup, MapRange,
+    Millis, NextTimer, Notification, OpenRequest, Order, Page, PendingValues, Result, Scan,
+    ScanStep, SnapshotRequest, SnapshotTask, StateDescriptor, StateId, StateShape, Statistics,
+    TimerPoll, TimerRef, UpdateFn, Updated, Values,
+};
+
+use crate::append_guard::AppendGuard;
+use crate::database::Database;
+use crate::limits::ValueLimit;
+use crate::multi_get::multi_get;
+use crate::options::RocksOptions;
+use crate::scan::{KeyScan, MapScan, count_entries, odd_key};
+use crate::shard::{Shard, Shards};
+use crate::snapshot::{Snapshots, new_handle};
+use crate::state::{State, States};
+use crate::stored_value::{load, seal, store};
+use crate::timers::{TimerQueue, time_of_suffix};
+
+/// An instance of the RocksDB backend.
+pub(crate) struct RocksBackend {
+    request: OpenRequest,
+    options: Arc<RocksOptions>,
+    states: States,
+    shards: Shards,
+    snapshots: Snapshots,
+    guard: AppendGuard,
+    limit: ValueLimit,
+    /// The stored key of the running access.
+    key: Vec<u8>,
+    /// The value read last, to lend it; or the value to write.
+    value: Vec<u8>,
+    /// The timer polled last, to lend it.
+    polled: PolledTimer,
+}
+
+impl RocksBackend {
+    pub(crate) fn new(
+        request: OpenRequest,
+        options: Arc<RocksOptions>,
+        shards: Shards,
+        snapshots: Snapshots,
+    ) -> Self {
+        let limit = ValueLimit(options.max_value_len);
+        RocksBackend {
+            request,
+            options,
+            states: States::default(),
+            shards,
+            snapshots,
+            guard: AppendGuard::default(),
+            limit,
+            key: Vec::new(),
+            value: Vec::new(),
+            polled: PolledTimer::default(),
+        }
+    }
+
+    /// Adds a state with timers as they are on disk; `first` is a time that none is before.
+    pub(crate) fn add_restored(
+        &mut self,
+        descriptor: StateDescriptor,
+        first: Option<Millis>,
+    ) -> Result<()> {
+        if self.states.find(&descriptor.name).is_none() {
+            let timers = TimerQueue::on_disk(self.options.timers, first);
+            self.add(descriptor, timers)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, descriptor: StateDescriptor, timers: TimerQueue) -> Result<StateId> {
+        let shape = descriptor.kind.shape();
+        let name = descriptor.name.clone();
+        let id = self.states.add(State { descriptor, shape, timers })?;
+        self.shards.add_state(&name);
+        Ok(id)
+    }
+
+    /// Checks an access to a queue.
+    fn queue(&mut self, queue: StateId, call: &str) -> Result<(&mut TimerQueue, &Shards)> {
+        let state = self.states.get_mut(queue)?;
+        state.expect(state.shape == StateShape::Queue, call)?;
+        Ok((&mut state.timers, &self.shards))
+    }
+
+    /// Refuses an append that makes the value at the key in the buffer too long.
+    #[cold]
+    fn measure(&self, at: &Address<'_>, shape: StateShape, length: usize) -> Result<()> {
+        let database = &self.shards.of_key(at.key)?.database;
+        let there = match database.get(shape, &self.key)? {
+            Some(stored) => load(&stored)?.len(),
+            None => 0,
+        };
+        self.limit.check(there + length)
+    }
+}
+
+/// Finds the database of an access to a point state or a map, and writes the stored key.
+#[inline]
+fn locate<'s>(
+    shards: &'s Shards,
+    states: &States,
+    at: &Address<'_>,
+    key: &mut Vec<u8>,
+    call: &str,
+) -> Result<(&'s Database, StateShape)> {
+    let shard = shards.of_key(at.key)?;
+    let state = states.get(at.state)?;
+    let stored = shard.stored_id(at.state);
+    key.clear();
+    match state.shape {
+        StateShape::Point => push_point(stored, at.key, at.namespace, key),
+        StateShape::Ordered => push_map(stored, at.key, at.namespace, at.map_key, key),
+        StateShape::Queue => state.expect(false, call)?,
+    }
+    Ok((&shard.database, state.shape))
+}
+
+/// The shard of an access that only maps offer, and what the keys of the map begin with.
+fn locate_map<'s>(
+    shards: &'s Shards,
+    states: &States,
+    at: &Address<'_>,
+    call: &str,
+) -> Result<(&'s Shard, Vec<u8>)> {
+    let shard = shards.of_key(at.key)?;
+    let state = states.get(at.state)?;
+    state.expect(state.shape == StateShape::Ordered, call)?;
+    let mut prefix = Vec::new();
+    push_map_prefix(shard.stored_id(at.state), at.key, at.namespace, &mut prefix);
+    Ok((shard, prefix))
+}
+
+impl std::fmt::Debug for RocksBackend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RocksBackend")
+            .field("operator", &self.request.operator)
+            .field("key_groups", &self.request.key_groups)
+            .field("shards", &self.shards)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What instances of this backend can do.
+pub(crate) fn capabilities(options: &RocksOptions) -> Capabilities {
+    Capabilities::minimal()
+        .with_never_pends(true)
+        .with_incremental_snapshots(true)
+        .with_max_value_len(options.max_value_len)
+}
+
+impl KeyedBackend for RocksBackend {
+    fn capabilities(&self) -> Capabilities {
+        capabilities(&self.options)
+    }
+
+    fn register(&mut self, descriptor: &StateDescriptor) -> Result<StateId> {
+        if descriptor.ttl.is_some() {
+            return Err(Error::new(ErrorKind::Unsupported, "this backend has no TTL yet")
+                .state(&descriptor.name)
+                .advice("register the state without TTL, or use another backend"));
+        }
+        if let Some((id, known)) = self.states.find(&descriptor.name) {
+            known.descriptor.check_compatible(descriptor)?;
+            return Ok(id);
+        }
+        self.add(descriptor.clone(), TimerQueue::empty(self.options.timers))
+    }
+
+    fn states(&self) -> Vec<(StateId, StateDescriptor)> {
+        self.states.iter().map(|(id, state)| (id, state.descriptor.clone())).collect()
+    }
+
+    fn get(&mut self, at: &Address<'_>) -> Result<Lookup<'_>> {
+        let (database, shape) = locate(&self.shards, &self.states, at, &mut self.key, "get")?;
+        let Some(stored) = database.get(shape, &self.key)? else { return Ok(Lookup::Absent) };
+        self.value.clear();
+        self.value.extend_from_slice(load(&stored)?);
+        Ok(Lookup::Found(&self.value))
+    }
+
+    fn multi_get(
+        &mut self,
+        addresses: &[Address<'_>],
+        values: &mut Values,
+    ) -> Result<Option<PendingValues>> {
+        values.reset(addresses.len());
+        multi_get(&self.shards, &self.states, addresses, values)?;
+        Ok(None)
+    }
+
+    fn put(&mut self, at: &Address<'_>, value: &[u8]) -> Result<()> {
+        self.limit.check(value.len())?;
+        let (database, shape) = locate(&self.shards, &self.states, at, &mut self.key, "put")?;
+        store(value, &mut self.value);
+        database.put(shape, &self.key, &self.value)
+    }
+
+    fn delete(&mut self, at: &Address<'_>) -> Result<()> {
+        let (database, shape) = locate(&self.shards, &self.states, at, &mut self.key, "delete")?;
+        database.delete(shape, &self.key)
+    }
+
+    fn append(&mut self, at: &Address<'_>, value: &[u8]) -> Result<()> {
+        self.limit.check(value.len())?;
+        let (database, shape) = locate(&self.shards, &self.states, at, &mut self.key, "append")?;
+        if self.limit.is_exact() || self.guard.must_measure(at.key, value.len(), self.limit.0) {
+            self.measure(at, shape, value.len())?;
+        }
+        store(value, &mut self.value);
+        database.merge(shape, &self.key, &self.value)
+    }
+
+    fn update(&mut self, at: &Address<'_>, f: &mut UpdateFn<'_>) -> Result<Updated> {
+        let (database, shape) = locate(&self.shards, &self.states, at, &mut self.key, "update")?;
+        self.value.clear();
+        let change = match database.get(shape, &self.key)? {
+            None => f(None, &mut self.value)?,
+            Some(stored) => f(Some(load(&stored)?), &mut self.value)?,
+        };
+        match change {
+            Change::Keep => {}
+            Change::Put => {
+                self.limit.check(self.value.len())?;
+                seal(&mut self.value);
+                database.put(shape, &self.key, &self.value)?;
+            }
+            Change::Delete => database.delete(shape, &self.key)?,
+        }
+        Ok(Updated::Done)
+    }
+
+    fn scan(
+        &mut self,
+        at: &Address<'_>,
+        range: MapRange<'_>,
+        order: Order,
+        page: &mut Page,
+    ) -> Result<ScanStep> {
+        let (shard, prefix) = locate_map(&self.shards, &self.states, at, "scan")?;
+        if range.is_empty() {
+            return Ok(ScanStep::Last);
+        }
+        let scan = MapScan::start(shard, map_bounds(&prefix, range), order, prefix.len())?;
+        Box::new(scan).next(page)
+    }
+
+    fn delete_range(&mut self, at: &Address<'_>, range: MapRange<'_>) -> Result<()> {
+        let (shard, prefix) = locate_map(&self.shards, &self.states, at, "delete_range")?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        shard.database.delete_all(StateShape::Ordered, map_bounds(&prefix, range))
+    }
+
+    fn scan_keys(
+        &mut self,
+        state: StateId,
+        namespace: Option<&[u8]>,
+        page: &mut Page,
+    ) -> Result<ScanStep> {
+        let shape = self.states.get(state)?.shape;
+        self.states.get(state)?.expect(shape != StateShape::Queue, "scan_keys")?;
+        Box::new(KeyScan::start(self.shards.iter(), state, shape, namespace)?).next(page)
+    }
+
+    fn register_timer(&mut self, timer: &TimerRef<'_>) -> Result<()> {
+        let (queue, shards) = self.queue(timer.queue, "register_timer")?;
+        queue.register(timer.queue, timer, shards)
+    }
+
+    fn delete_timer(&mut self, timer: &TimerRef<'_>) -> Result<()> {
+        let (queue, shards) = self.queue(timer.queue, "delete_timer")?;
+        queue.delete(timer.queue, timer, shards)
+    }
+
+    fn poll_timer(&mut self, queue: StateId, now: Millis) -> Result<TimerPoll<'_>> {
+        let (timers, shards) = self.queue(queue, "poll_timer")?;
+        let Some(first) = timers.first(queue, shards)? else { return Ok(TimerPoll::Idle) };
+        let (suffix, group) = &first;
+        let time = time_of_suffix(suffix);
+        if time > now {
+            return Ok(TimerPoll::Idle);
+        }
+        timers.remove(queue, &first, shards)?;
+        self.polled.take_suffix(suffix)?;
+        let key = KeyRef::with_group(&self.polled.key, *group)?;
+        Ok(TimerPoll::Due(TimerRef { queue, time, key, namespace: &self.polled.namespace }))
+    }
+
+    fn next_timer(&mut self, queue: StateId) -> Result<NextTimer> {
+        let (timers, shards) = self.queue(queue, "next_timer")?;
+        Ok(timers.next_time(queue, shards)?.map_or(NextTimer::Empty, NextTimer::At))
+    }
+
+    fn snapshot(&mut self, request: SnapshotRequest) -> Result<SnapshotTask> {
+        let mut queues = Vec::new();
+        for (id, state) in self.states.iter_mut() {
+            state.timers.write_out(id, &self.shards)?;
+            if state.shape == StateShape::Queue {
+                queues.push((state.descriptor.name.clone(), state.timers.lower_bound()));
+            }
+        }
+        let mut handle = new_handle(&self.request, &request);
+        handle.states = self.states.iter().map(|(_, state)| state.descriptor.clone()).collect();
+        self.snapshots.begin(&self.shards, queues, handle, request)
+    }
+
+    fn notify(&mut self, notification: Notification) -> Result<()> {
+        self.snapshots.notify(notification);
+        Ok(())
+    }
+
+    fn physical_entries(&self, state: StateId) -> Result<u64> {
+        let known = self.states.get(state)?;
+        let stored = count_entries(self.shards.iter(), state, known.shape)?;
+        Ok(known.timers.count(stored))
+    }
+
+    fn statistics(&self) -> Statistics {
+        let mut statistics = self.snapshots.statistics();
+        for shard in self.shards.iter() {
+            statistics.entries += shard.database.estimated_entries();
+            statistics.memory_bytes += shard.database.memory_bytes();
+        }
+        for (_, state) in self.states.iter() {
+            statistics.entries += state.timers.count(0);
+            statistics.memory_bytes += state.timers.memory_bytes();
+        }
+        statistics
+    }
+}
+
+/// The timer lent by a poll.
+#[derive(Debug, Default)]
+struct PolledTimer {
+    key: Vec<u8>,
+    namespace: Vec<u8>,
+}
+
+impl PolledTimer {
+    /// Takes the parts of a timer's stored key without key group and queue.
+    fn take_suffix(&mut self, suffix: &[u8]) -> Result<()> {
+        self.key.clear();
+        self.namespace.clear();
+        let parts = suffix.get(8..).unwrap_or_default();
+        self.namespace.extend_from_slice(take_part(parts, &mut self.key).ok_or_else(odd_key)?);
+        Ok(())
+    }
+}

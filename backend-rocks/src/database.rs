@@ -1,0 +1,244 @@
+//! One RocksDB database: opening, writing without a log, reading, walking.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rocksdb::{
+    ColumnFamily, DB, DBPinnableSlice, DBRawIteratorWithThreadMode, ReadOptions, WriteBatch,
+    WriteOptions,
+};
+use self_cell::self_cell;
+use weir_state_api::{Error, ErrorKind, Result, StateShape};
+
+use crate::column_families::{DatabaseOptions, SHAPES, family_name};
+use crate::error;
+use crate::options::RocksOptions;
+use crate::work_directory::WorkDirectory;
+
+/// Entries of a range that are deleted one by one; the rest of a larger one is deleted by one range
+/// tombstone. Few tombstones of single keys are cheaper than one of a range, which each later read of
+/// the write buffer has to look at.
+const MAX_SINGLE_DELETES: usize = 1_024;
+
+/// An open database. Its folder lives as long as anything uses it.
+pub(crate) struct Database {
+    db: DB,
+    path: PathBuf,
+    write: WriteOptions,
+    read: ReadOptions,
+    _directory: Arc<WorkDirectory>,
+}
+
+impl Database {
+    /// Opens the database in `path`, which lies in `directory`; an empty one if nothing is there.
+    pub(crate) fn open(
+        path: PathBuf,
+        options: &RocksOptions,
+        directory: Arc<WorkDirectory>,
+    ) -> Result<Self> {
+        let DatabaseOptions { database, families } = DatabaseOptions::new(options)?;
+        let db = DB::open_cf_descriptors(&database, &path, families)
+            .map_err(|source| error::rocks("open a database", source))?;
+        let mut write = WriteOptions::default();
+        write.disable_wal(true);
+        Ok(Database { db, path, write, read: ReadOptions::default(), _directory: directory })
+    }
+
+    pub(crate) fn rocks(&self) -> &DB {
+        &self.db
+    }
+
+    #[inline]
+    pub(crate) fn family(&self, shape: StateShape) -> Result<&ColumnFamily> {
+        let name = family_name(shape);
+        self.db.cf_handle(name).ok_or_else(|| {
+            Error::new(ErrorKind::Closed, format!("the database lacks the column family {name}"))
+        })
+    }
+
+    /// Reads without copying what is in the block cache.
+    #[inline]
+    pub(crate) fn get(
+        &self,
+        family: StateShape,
+        key: &[u8],
+    ) -> Result<Option<DBPinnableSlice<'_>>> {
+        let found = if family == StateShape::Point {
+            // The default family needs no lookup of its handle.
+            self.db.get_pinned_opt(key, &self.read)
+        } else {
+            self.db.get_pinned_cf_opt(self.family(family)?, key, &self.read)
+        };
+        found.map_err(|source| error::rocks("read", source))
+    }
+
+    /// Reads many keys of one family at once.
+    pub(crate) fn multi_get(
+        &self,
+        family: StateShape,
+        keys: &[&[u8]],
+    ) -> Result<Vec<Result<Option<DBPinnableSlice<'_>>>>> {
+        let family = self.family(family)?;
+        let found =
+            self.db.batched_multi_get_cf_opt(family, keys.iter().copied(), false, &self.read);
+        let typed = |found: Result<_, _>| found.map_err(|source| error::rocks("read", source));
+        Ok(found.into_iter().map(typed).collect())
+    }
+
+    #[inline]
+    pub(crate) fn put(&self, family: StateShape, key: &[u8], value: &[u8]) -> Result<()> {
+        let done = if family == StateShape::Point {
+            self.db.put_opt(key, value, &self.write)
+        } else {
+            self.db.put_cf_opt(self.family(family)?, key, value, &self.write)
+        };
+        done.map_err(|source| error::rocks("write", source))
+    }
+
+    #[inline]
+    pub(crate) fn merge(&self, family: StateShape, key: &[u8], operand: &[u8]) -> Result<()> {
+        let done = if family == StateShape::Point {
+            self.db.merge_opt(key, operand, &self.write)
+        } else {
+            self.db.merge_cf_opt(self.family(family)?, key, operand, &self.write)
+        };
+        done.map_err(|source| error::rocks("append", source))
+    }
+
+    #[inline]
+    pub(crate) fn delete(&self, family: StateShape, key: &[u8]) -> Result<()> {
+        let done = if family == StateShape::Point {
+            self.db.delete_opt(key, &self.write)
+        } else {
+            self.db.delete_cf_opt(self.family(family)?, key, &self.write)
+        };
+        done.map_err(|source| error::rocks("delete", source))
+    }
+
+    pub(crate) fn write(&self, batch: WriteBatch) -> Result<()> {
+        self.db.write_opt(batch, &self.write).map_err(|source| error::rocks("write", source))
+    }
+
+    /// Deletes all entries with keys in `from..to`.
+    pub(crate) fn delete_all(
+        self: &Arc<Self>,
+        family: StateShape,
+        (from, to): (Vec<u8>, Vec<u8>),
+    ) -> Result<()> {
+        let mut options = ReadOptions::default();
+        options.set_iterate_upper_bound(to.clone());
+        let mut walk = self.walk(family, options)?;
+        let handle = self.family(family)?;
+        let mut batch = WriteBatch::default();
+        let mut there = walk.seek(&from)?;
+        while let Some((key, _)) = walk.entry().filter(|_| there) {
+            if batch.len() == MAX_SINGLE_DELETES {
+                batch.delete_range_cf(handle, key, &to);
+                break;
+            }
+            batch.delete_cf(handle, key);
+            there = walk.next()?;
+        }
+        if batch.is_empty() { Ok(()) } else { self.write(batch) }
+    }
+
+    /// Entries by RocksDB's estimate, which counts an overwritten one twice until it is compacted.
+    pub(crate) fn estimated_entries(&self) -> u64 {
+        self.sum(rocksdb::properties::ESTIMATE_NUM_KEYS)
+    }
+
+    /// What it holds outside of the shared block cache.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.sum(rocksdb::properties::SIZE_ALL_MEM_TABLES)
+            + self.sum(rocksdb::properties::ESTIMATE_TABLE_READERS_MEM)
+    }
+
+    /// The sum of a numeric property over all families; 0 where RocksDB does not tell.
+    fn sum(&self, property: &rocksdb::properties::PropName) -> u64 {
+        let values = SHAPES.iter().filter_map(|shape| {
+            let family = self.family(*shape).ok()?;
+            self.db.property_int_value_cf(family, property).ok()?
+        });
+        values.sum()
+    }
+
+    /// Walks one family as it is now. The iterator owns its database.
+    pub(crate) fn walk(self: &Arc<Self>, family: StateShape, options: ReadOptions) -> Result<Walk> {
+        Walk::try_new(Arc::clone(self), |database| {
+            Ok(database.db.raw_iterator_cf_opt(database.family(family)?, options))
+        })
+    }
+}
+
+impl std::fmt::Debug for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Database").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+type RawIterator<'d> = DBRawIteratorWithThreadMode<'d, DB>;
+
+self_cell!(
+    /// A walk over a database that it keeps open.
+    pub(crate) struct Walk {
+        owner: Arc<Database>,
+        #[covariant]
+        dependent: RawIterator,
+    }
+);
+
+/// Each move answers whether an entry is there.
+impl Walk {
+    #[inline]
+    pub(crate) fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        self.with_dependent_mut(|_, iterator| {
+            iterator.seek(key);
+            is_there(iterator)
+        })
+    }
+
+    pub(crate) fn seek_to_last(&mut self) -> Result<bool> {
+        self.with_dependent_mut(|_, iterator| {
+            iterator.seek_to_last();
+            is_there(iterator)
+        })
+    }
+
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<bool> {
+        self.with_dependent_mut(|_, iterator| {
+            iterator.next();
+            is_there(iterator)
+        })
+    }
+
+    #[inline]
+    pub(crate) fn prev(&mut self) -> Result<bool> {
+        self.with_dependent_mut(|_, iterator| {
+            iterator.prev();
+            is_there(iterator)
+        })
+    }
+
+    /// The entry it stands at.
+    #[inline]
+    pub(crate) fn entry(&self) -> Option<(&[u8], &[u8])> {
+        self.borrow_dependent().item()
+    }
+}
+
+/// The end and an error look alike until RocksDB is asked which it is.
+#[inline]
+fn is_there(iterator: &RawIterator<'_>) -> Result<bool> {
+    if iterator.valid() {
+        return Ok(true);
+    }
+    iterator.status().map_err(|source| error::rocks("scan", source))?;
+    Ok(false)
+}
+
+impl std::fmt::Debug for Walk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Walk").field(self.borrow_owner()).finish()
+    }
+}

@@ -1,0 +1,70 @@
+//! Opens instances.
+
+use std::sync::Arc;
+
+use weir_state_api::{BackendFactory, BoxFuture, Capabilities, KeyedBackend, OpenRequest, Result};
+
+use crate::backend::{self, RocksBackend};
+use crate::options::RocksOptions;
+use crate::restore::{Restored, restore};
+use crate::shard::Shards;
+use crate::snapshot::{BACKEND_NAME, FORMAT_VERSION, Snapshots, Traffic};
+use crate::work_directory::WorkDirectory;
+
+/// Opens instances of the RocksDB backend; cheap to clone. All its instances share its memory budget.
+#[derive(Debug, Clone)]
+pub struct RocksBackendFactory {
+    options: Arc<RocksOptions>,
+}
+
+impl RocksBackendFactory {
+    /// A factory with these options. They are checked when an instance is opened.
+    pub fn new(options: RocksOptions) -> Self {
+        RocksBackendFactory { options: Arc::new(options) }
+    }
+
+    /// The options it was created with.
+    pub fn options(&self) -> &RocksOptions {
+        &self.options
+    }
+}
+
+impl BackendFactory for RocksBackendFactory {
+    fn name(&self) -> &str {
+        BACKEND_NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        backend::capabilities(&self.options)
+    }
+
+    /// Fetches the files that hold the instance's key groups to the local disk and opens them.
+    ///
+    /// Besides the errors of the interface:
+    /// [`InvalidUsage`](weir_state_api::ErrorKind::InvalidUsage) for a RocksDB option that is unknown
+    /// or reserved.
+    fn open(&self, request: OpenRequest) -> BoxFuture<'static, Result<Box<dyn KeyedBackend>>> {
+        let options = Arc::clone(&self.options);
+        Box::pin(async move {
+            request.check(BACKEND_NAME, FORMAT_VERSION..=FORMAT_VERSION)?;
+            let backend = open(request, options).await?;
+            Ok(Box::new(backend) as Box<dyn KeyedBackend>)
+        })
+    }
+}
+
+async fn open(mut request: OpenRequest, options: Arc<RocksOptions>) -> Result<RocksBackend> {
+    let directory = Arc::new(WorkDirectory::create(&options.directory)?);
+    let traffic = Arc::new(Traffic::default());
+    let Restored { shards, states, bases } =
+        restore(&request, &options, &directory, &traffic).await?;
+    request.restore.clear();
+    let shards = Shards::new(shards, request.key_groups)?;
+    let store = request.environment.store.clone();
+    let snapshots = Snapshots::new(bases, traffic, directory, store, options.parallel_transfers);
+    let mut backend = RocksBackend::new(request, options, shards, snapshots);
+    for (descriptor, first) in states {
+        backend.add_restored(descriptor, first)?;
+    }
+    Ok(backend)
+}

@@ -1,0 +1,29 @@
+//! Keyed state in RocksDB: for state larger than memory, on local disks.
+//!
+//! The whole crate is behind the feature `rocksdb`, because that compiles RocksDB.
+#![cfg(feature = "rocksdb")]
+#![cfg_attr(test, allow(clippy::too_many_lines, reason = "a test is a script, read top down"))]
+
+mod append_guard;
+mod backend;
+mod column_families;
+mod database;
+mod error;
+mod factory;
+mod limits;
+mod memory;
+mod merge;
+mod multi_get;
+mod options;
+mod restore;
+mod scan;
+mod shard;
+mod snapshot;
+mod state;
+mod stored_value;
+mod timers;
+mod work_directory;
+
+pub use factory::RocksBackendFactory;
+pub use memory::RocksMemory;
+pub use options::{Compaction, Preset, RocksOptions, TimerMemory};

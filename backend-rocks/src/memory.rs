@@ -1,0 +1,96 @@
+//! One memory budget for all instances that share it.
+
+use rocksdb::{Cache, WriteBufferManager};
+
+/// The smallest budget: below, RocksDB would flush with every few writes.
+const MIN_BYTES: usize = 8 << 20;
+
+/// Memory for all RocksDB instances that are given the same budget, usually all of a process: the
+/// blocks they cache, indexes and filters included, and what has been written and not flushed.
+///
+/// Cloning shares it. The budget is kept by RocksDB's block cache, in which written data takes its
+/// place from cached blocks. It is exceeded for moments: a block that is being read is never dropped,
+/// and data being flushed counts until it is on disk.
+///
+/// ```
+/// use weir_backend_rocks::RocksMemory;
+///
+/// let memory = RocksMemory::new(512 << 20, 0.5);
+/// assert_eq!(memory.used_bytes(), 0);
+/// ```
+#[derive(Clone)]
+pub struct RocksMemory {
+    pub(crate) cache: Cache,
+    pub(crate) writes: WriteBufferManager,
+    bytes: usize,
+}
+
+impl RocksMemory {
+    /// A budget of `bytes` (at least 8 MiB), of which `write_share` (0.05 to 0.9) may be data that is
+    /// not on disk yet. A larger share means fewer, larger files and fewer compactions, a smaller one
+    /// more cached blocks; 0.5 suits states that are read and written alike.
+    pub fn new(bytes: usize, write_share: f64) -> Self {
+        let bytes = bytes.max(MIN_BYTES);
+        let share = if write_share.is_finite() { write_share.clamp(0.05, 0.9) } else { 0.5 };
+        // RocksDB begins to flush at its limit for writes and takes on new ones meanwhile: half as
+        // much again. The two limits are chosen so that the overshoot still fits the budget.
+        let writes = (bytes as f64 * share * 2.0 / 3.0) as usize;
+        let cache = Cache::new_lru_cache(bytes - writes / 2);
+        let writes =
+            WriteBufferManager::new_write_buffer_manager_with_cache(writes, false, cache.clone());
+        RocksMemory { cache, writes, bytes }
+    }
+
+    /// The budget in bytes.
+    pub fn budget_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What is in use now: cached blocks and unflushed writes.
+    pub fn used_bytes(&self) -> usize {
+        self.cache.get_usage()
+    }
+
+    /// What unflushed writes use.
+    pub fn write_bytes(&self) -> usize {
+        self.writes.get_usage()
+    }
+
+    /// The limit for one write buffer: a quarter of the share for writes, so that several instances
+    /// and states find room, and at most RocksDB's usual 64 MiB.
+    pub(crate) fn write_buffer_size(&self) -> usize {
+        (self.writes.get_buffer_size() / 4).clamp(1 << 20, 64 << 20)
+    }
+}
+
+impl Default for RocksMemory {
+    /// 256 MiB, half for writes.
+    fn default() -> Self {
+        RocksMemory::new(256 << 20, 0.5)
+    }
+}
+
+impl std::fmt::Debug for RocksMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RocksMemory")
+            .field("budget_bytes", &self.bytes)
+            .field("used_bytes", &self.used_bytes())
+            .field("write_bytes", &self.write_bytes())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cache_and_writes_with_their_overshoot_fit_the_budget() {
+        for share in [0.0, 0.1, 0.5, 0.9, 7.0, f64::NAN] {
+            let memory = RocksMemory::new(300 << 20, share);
+            let writes = memory.writes.get_buffer_size();
+            assert!(writes > 0 && writes * 3 / 2 <= 300 << 20, "{share}: {writes}");
+        }
+        assert_eq!(RocksMemory::new(0, 0.5).budget_bytes(), MIN_BYTES);
+    }
+}

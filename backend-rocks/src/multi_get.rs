@@ -1,0 +1,57 @@
+//! Batched reads: RocksDB looks up the keys of one database and family together.
+
+use weir_state_api::stored_key::{push_map, push_point};
+use weir_state_api::{Address, Result, StateShape, Values};
+
+use crate::shard::Shards;
+use crate::state::States;
+use crate::stored_value::load;
+
+/// Reads all addresses into `values`, which has been reset to their number.
+pub(crate) fn multi_get(
+    shards: &Shards,
+    states: &States,
+    addresses: &[Address<'_>],
+    values: &mut Values,
+) -> Result<()> {
+    // All stored keys in one buffer.
+    let (mut keys, mut ends) = (Vec::new(), Vec::with_capacity(addresses.len()));
+    for at in addresses {
+        let shard = shards.of_key(at.key)?;
+        let state = states.get(at.state)?;
+        let stored = shard.stored_id(at.state);
+        match state.shape {
+            StateShape::Point => push_point(stored, at.key, at.namespace, &mut keys),
+            StateShape::Ordered => {
+                push_map(stored, at.key, at.namespace, at.map_key, &mut keys);
+            }
+            StateShape::Queue => state.expect(false, "multi_get")?,
+        }
+        ends.push(keys.len());
+    }
+    let stored_key = |index: usize| {
+        let start = index.checked_sub(1).map_or(0, |previous| ends[previous]);
+        &keys[start..ends[index]]
+    };
+    for shard in shards.iter() {
+        for shape in [StateShape::Point, StateShape::Ordered] {
+            let mut indexes = Vec::new();
+            for (index, at) in addresses.iter().enumerate() {
+                if shard.groups.contains(at.key.group()) && states.get(at.state)?.shape == shape {
+                    indexes.push(index);
+                }
+            }
+            if indexes.is_empty() {
+                continue;
+            }
+            let wanted: Vec<&[u8]> = indexes.iter().map(|&index| stored_key(index)).collect();
+            for (index, found) in indexes.into_iter().zip(shard.database.multi_get(shape, &wanted)?)
+            {
+                if let Some(stored) = found? {
+                    values.set(index, load(&stored)?);
+                }
+            }
+        }
+    }
+    Ok(())
+}

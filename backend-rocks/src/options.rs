@@ -1,0 +1,163 @@
+//! What a user can set.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::memory::RocksMemory;
+
+/// For which hardware the defaults are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Preset {
+    /// Flash: small blocks, LZ4, level compaction. Also the choice when in doubt.
+    #[default]
+    Flash,
+    /// Spinning disks: large blocks, large files, fewer levels, read-ahead in compactions.
+    SpinningDisk,
+    /// Little memory (below some 64 MiB for an instance): indexes and filters in two levels, so that
+    /// they are cached piece by piece; small files.
+    LittleMemory,
+}
+
+/// How sorted files are merged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Compaction {
+    /// RocksDB's level compaction: the least space and the best reads.
+    #[default]
+    Level,
+    /// RocksDB's universal compaction: writes (and uploads) about half as much, needs up to twice the
+    /// space and reads slower. For states that are mostly overwritten.
+    Universal,
+}
+
+/// Where timers are held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TimerMemory {
+    /// On disk, with the next ones of each queue in memory: up to this many, about 100 bytes each.
+    Head(usize),
+    /// All in memory (and on disk from snapshot to snapshot): polling never reads the disk.
+    All,
+}
+
+impl Default for TimerMemory {
+    /// The next 65,536 of each queue.
+    fn default() -> Self {
+        TimerMemory::Head(1 << 16)
+    }
+}
+
+/// Options of the RocksDB backend.
+///
+/// ```
+/// use weir_backend_rocks::{Preset, RocksBackendFactory, RocksMemory, RocksOptions};
+///
+/// let options = RocksOptions::new("/var/lib/weir/state")
+///     .with_memory(RocksMemory::new(1 << 30, 0.4))
+///     .with_preset(Preset::SpinningDisk)
+///     .with_rocksdb_option("max_background_jobs", "4")
+///     .with_rocksdb_option("compression", "kZSTD");
+/// let factory = RocksBackendFactory::new(options);
+/// # let _ = factory;
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct RocksOptions {
+    /// A local folder for the databases of running instances. Several processes may use the same one;
+    /// each instance makes a folder of its own in it and removes what ended processes left behind.
+    /// Needs room for the state of all instances, and for what compactions rewrite at a time.
+    pub directory: PathBuf,
+    /// The memory budget, shared by all instances that get a clone of it. Default: 256 MiB, half for
+    /// writes.
+    pub memory: RocksMemory,
+    /// The hardware. Default: [`Preset::Flash`].
+    pub preset: Preset,
+    /// How files are merged. Default: [`Compaction::Level`].
+    pub compaction: Compaction,
+    /// Where timers are held. Default: the next 65,536 of each queue in memory.
+    pub timers: TimerMemory,
+    /// The longest value in bytes; a longer one is refused with
+    /// [`TooLarge`](weir_state_api::ErrorKind::TooLarge). Default: 1 GiB, the contract's minimum;
+    /// RocksDB could not store more than 4 GiB.
+    ///
+    /// Appending reads nothing and so does not know how long the whole becomes. A value that grows by
+    /// appends may pass the limit by at most its own length before an append is refused. Below 64 MiB
+    /// the limit is exact, and each append reads the length first.
+    pub max_value_len: u64,
+    /// Objects that are transferred at the same time by one snapshot or restore. Default: 4.
+    pub parallel_transfers: usize,
+    /// Options of RocksDB by their own names, as in its options files, over those of the preset.
+    /// Checked when an instance is opened. Names of options that this backend depends on (comparator,
+    /// merge operator and the like) are refused.
+    pub rocksdb: BTreeMap<String, String>,
+}
+
+impl RocksOptions {
+    /// The defaults, with databases below this local folder.
+    pub fn new(directory: impl AsRef<Path>) -> Self {
+        RocksOptions {
+            directory: directory.as_ref().to_path_buf(),
+            memory: RocksMemory::default(),
+            preset: Preset::default(),
+            compaction: Compaction::default(),
+            timers: TimerMemory::default(),
+            max_value_len: 1 << 30,
+            parallel_transfers: 4,
+            rocksdb: BTreeMap::new(),
+        }
+    }
+
+    /// Sets [`memory`](Self::memory).
+    #[must_use]
+    pub fn with_memory(mut self, memory: RocksMemory) -> Self {
+        self.memory = memory;
+        self
+    }
+
+    /// Sets [`preset`](Self::preset).
+    #[must_use]
+    pub fn with_preset(mut self, preset: Preset) -> Self {
+        self.preset = preset;
+        self
+    }
+
+    /// Sets [`compaction`](Self::compaction).
+    #[must_use]
+    pub fn with_compaction(mut self, compaction: Compaction) -> Self {
+        self.compaction = compaction;
+        self
+    }
+
+    /// Sets [`timers`](Self::timers).
+    #[must_use]
+    pub fn with_timers(mut self, timers: TimerMemory) -> Self {
+        self.timers = timers;
+        self
+    }
+
+    /// Sets [`max_value_len`](Self::max_value_len), in bytes.
+    #[must_use]
+    pub fn with_max_value_len(mut self, bytes: u64) -> Self {
+        self.max_value_len = bytes;
+        self
+    }
+
+    /// Sets [`parallel_transfers`](Self::parallel_transfers).
+    #[must_use]
+    pub fn with_parallel_transfers(mut self, transfers: usize) -> Self {
+        self.parallel_transfers = transfers;
+        self
+    }
+
+    /// Sets an option of RocksDB; see [`rocksdb`](Self::rocksdb).
+    #[must_use]
+    pub fn with_rocksdb_option(
+        mut self,
+        name: impl Into<String>,
+        value: impl Into<String>,
+    ) -> Self {
+        self.rocksdb.insert(name.into(), value.into());
+        self
+    }
+}

@@ -1,0 +1,109 @@
+//! What a handle says beyond its objects.
+
+use serde::{Deserialize, Serialize};
+use weir_state_api::frame::Frame;
+use weir_state_api::{KeyGroupRange, Millis, Result, SnapshotHandle};
+
+use super::Identity;
+use crate::error;
+
+const FRAME: Frame = Frame { magic: *b"WEIRROCK", version: super::FORMAT_VERSION };
+
+/// The databases of a snapshot, file by file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Manifest {
+    pub(crate) shards: Vec<ShardManifest>,
+    /// The timer queues; no timer of a queue is before its time, which is unknown when it is absent.
+    pub(crate) queues: Vec<(String, Option<Millis>)>,
+}
+
+/// One database.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ShardManifest {
+    /// The key groups whose state it holds; whatever else is in it is not to be looked at.
+    pub(crate) groups: KeyGroupRange,
+    /// Names of the states, by the numbers in its keys.
+    pub(crate) states: Vec<String>,
+    pub(crate) files: Vec<FileEntry>,
+}
+
+/// One file of a database.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FileEntry {
+    /// Its name in the database's folder.
+    pub(crate) name: String,
+    pub(crate) identity: Identity,
+    /// CRC-32 (IEEE) of its content.
+    pub(crate) crc32: u32,
+    /// Which of the handle's objects holds it.
+    pub(crate) object: u32,
+    /// Where it begins in that object.
+    pub(crate) offset: u64,
+    /// RocksDB's level and the key groups that its keys span, if known.
+    pub(crate) extent: Option<(u8, KeyGroupRange)>,
+}
+
+impl Manifest {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        FRAME.encode(self)
+    }
+
+    /// Reads and checks the manifest of a handle.
+    ///
+    /// # Errors
+    /// [`Corrupt`](weir_state_api::ErrorKind::Corrupt) when it does not decode or does not fit the
+    /// handle; [`Incompatible`](weir_state_api::ErrorKind::Incompatible) for another version.
+    pub(crate) fn of(handle: &SnapshotHandle) -> Result<Self> {
+        let origin = format!("metadata of checkpoint {}", handle.checkpoint);
+        let manifest: Manifest = FRAME.decode(&handle.metadata, &origin)?;
+        for shard in &manifest.shards {
+            if shard.groups.intersection(handle.key_groups) != shard.groups {
+                let what = format!("a database covers {}, its handle less", shard.groups);
+                return Err(error::corrupt(&origin, what));
+            }
+            for name in &shard.states {
+                if !handle.states.iter().any(|state| state.name == *name) {
+                    let what = format!("a database has a state {name:?} that its handle has not");
+                    return Err(error::corrupt(&origin, what));
+                }
+            }
+            if shard.manifest_files().count() != 1 {
+                return Err(error::corrupt(&origin, "a database has not one MANIFEST file"));
+            }
+            for file in &shard.files {
+                file.check(handle, &origin)?;
+            }
+        }
+        Ok(manifest)
+    }
+}
+
+impl ShardManifest {
+    /// RocksDB's own list of files: exactly one in a manifest that has been checked.
+    pub(crate) fn manifest_files(&self) -> impl Iterator<Item = &FileEntry> {
+        self.files.iter().filter(|file| file.name.starts_with("MANIFEST-"))
+    }
+}
+
+impl FileEntry {
+    fn check(&self, handle: &SnapshotHandle, origin: &str) -> Result<()> {
+        let is_number =
+            |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        // It becomes a local path.
+        let known_name = self.name.strip_suffix(".sst").is_some_and(is_number)
+            || self.name.strip_prefix("MANIFEST-").is_some_and(is_number);
+        if !known_name {
+            let what = format!("{:?} is no name of a file in a database", self.name);
+            return Err(error::corrupt(origin, what));
+        }
+        let object = handle.objects.get(self.object as usize);
+        let end = self.offset.checked_add(self.identity.length);
+        match (object, end) {
+            (Some(object), Some(end)) if end <= object.length => Ok(()),
+            _ => Err(error::corrupt(
+                origin,
+                format!("the file {} lies in no object of the handle", self.name),
+            )),
+        }
+    }
+}
