@@ -1,23 +1,24 @@
 //! The instance: finds the table for each call.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use weir_state_api::{
     Address, Capabilities, Change, Error, ErrorKind, KeyGroup, KeyGroupRange, KeyRef, KeyedBackend,
     Lookup, MapRange, Millis, NextTimer, Notification, OpenRequest, Order, Page, Result, Scan,
-    ScanStep, SnapshotHandle, SnapshotRequest, SnapshotTask, StateDescriptor, StateId, Statistics,
-    TimerPoll, TimerRef, UpdateFn, Updated, foreign_key,
+    ScanStep, SnapshotBases, SnapshotHandle, SnapshotKind, SnapshotRequest, SnapshotTask,
+    StateDescriptor, StateId, Statistics, TimerPoll, TimerRef, UpdateFn, Updated, foreign_key,
 };
 
+use crate::cell::lock;
 use crate::keyed_table::{KeyedTable, Locator, Slot};
 use crate::limits::ValueLimit;
 use crate::options::HeapOptions;
 use crate::point_slot::PointSlot;
-use crate::point_table::{PointTable, WordLookup};
+use crate::point_table::PointTable;
 use crate::scan::{KeyScan, MapScan, fill_from_map};
 use crate::snapshot::{
-    BACKEND_NAME, FORMAT_VERSION, FrozenInstance, FrozenSection, write_snapshot,
+    BACKEND_NAME, Chain, FORMAT_VERSION, PinnedInstance, PinnedSection, Written, write_snapshot,
 };
 use crate::store::{State, Tables};
 use crate::timer_queue::{StoredTimer, TimerQueue};
@@ -26,7 +27,19 @@ use crate::timer_queue::{StoredTimer, TimerQueue};
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     pub(crate) uploaded: AtomicU64,
+    pub(crate) reused: AtomicU64,
     pub(crate) downloaded: AtomicU64,
+}
+
+/// The epoch of everything that a restore brings.
+pub(crate) const RESTORED_EPOCH: u32 = 0;
+
+/// A snapshot to build on.
+#[derive(Debug, Clone)]
+struct Base {
+    /// The epoch that ended with it.
+    epoch: u32,
+    chain: Chain,
 }
 
 /// An instance of the memory backend.
@@ -35,6 +48,10 @@ pub(crate) struct HeapBackend {
     pub(crate) states: Vec<State>,
     pub(crate) traffic: Arc<Traffic>,
     limit: ValueLimit,
+    /// The running epoch; one ends with each snapshot.
+    epoch: u32,
+    /// Shared with the snapshot tasks. `None`: every snapshot stands on its own.
+    bases: Option<Arc<Mutex<SnapshotBases<Base>>>>,
     /// Output of update functions, reused.
     buffer: Vec<u8>,
     /// The timer that was polled last, to lend it.
@@ -53,20 +70,58 @@ impl std::fmt::Debug for HeapBackend {
 
 /// What instances of this backend can do.
 pub(crate) fn capabilities(options: &HeapOptions) -> Capabilities {
-    Capabilities::minimal().with_never_pends(true).with_max_value_len(options.max_value_len)
+    Capabilities::minimal()
+        .with_never_pends(true)
+        .with_incremental_snapshots(options.incremental_snapshots)
+        .with_max_value_len(options.max_value_len)
 }
 
 impl HeapBackend {
-    /// An instance without states.
+    /// An instance without states, in the epoch of what a restore brings.
     pub(crate) fn new(request: OpenRequest, options: &HeapOptions) -> Self {
         HeapBackend {
             request,
             states: Vec::new(),
             traffic: Arc::default(),
             limit: ValueLimit(options.max_value_len),
+            epoch: RESTORED_EPOCH,
+            bases: options.incremental_snapshots.then(Arc::default),
             buffer: Vec::new(),
             polled: None,
         }
+    }
+
+    /// Begins the first epoch, after everything is restored; the next snapshot may build on what it
+    /// was restored from.
+    pub(crate) fn begin(&mut self, restored: &[SnapshotHandle]) -> Result<()> {
+        self.begin_epoch(RESTORED_EPOCH + 1);
+        let Some(checkpoint) = restored.iter().map(|handle| handle.checkpoint).max() else {
+            return Ok(());
+        };
+        if let Some(bases) = &self.bases
+            && restored.iter().all(|handle| handle.kind == SnapshotKind::Checkpoint)
+        {
+            let mut chain = Chain::default();
+            for handle in restored {
+                chain = chain.and(Chain::of(handle)?.clipped(self.request.key_groups));
+            }
+            let base = Base { epoch: RESTORED_EPOCH, chain };
+            let mode = self.request.mode;
+            *lock(bases) = SnapshotBases::restored(mode, checkpoint, base);
+            self.states.iter_mut().for_each(State::record_removals);
+        }
+        Ok(())
+    }
+
+    /// What a snapshot may and should build on.
+    fn base(&self, request: &SnapshotRequest) -> Option<Base> {
+        let bases = lock(self.bases.as_ref()?);
+        bases.base(request).filter(|base| base.chain.may_grow()).cloned()
+    }
+
+    fn begin_epoch(&mut self, epoch: u32) {
+        self.epoch = epoch;
+        self.states.iter_mut().for_each(|state| state.begin_epoch(epoch));
     }
 
     /// The index of a key's group, and the state.
@@ -93,19 +148,21 @@ impl HeapBackend {
         }
     }
 
-    /// The slot for such an access with a key of one word if it exists and holds its content: what is
-    /// written to it without outgrowing it needs nothing else.
+    /// Whether such an access reads without a lock. Apart from the read: what is lent may borrow the
+    /// instance only where nothing else is tried afterwards.
     #[inline(always)]
-    fn plain_word_slot<'s>(
-        states: &'s mut [State],
-        owned: KeyGroupRange,
-        at: &Address<'_>,
-    ) -> Option<&'s mut PointSlot> {
-        let group = owned.index_of(at.key.group())?;
-        match &mut states.get_mut(at.state.index())?.tables {
-            Tables::Point(tables) if at.namespace.is_empty() => {
-                tables.get_mut(group)?.find_word_mut(at.key)
-            }
+    fn is_plain_readable(&self, at: &Address<'_>) -> bool {
+        self.plain_point_table(at).is_some_and(|table| {
+            table.cell(at.key.hash()).is_none_or(|cell| cell.readable().is_some())
+        })
+    }
+
+    /// The table for writing in such an access.
+    #[inline(always)]
+    fn plain_point_table_mut(&mut self, at: &Address<'_>) -> Option<&mut PointTable> {
+        let group = self.request.key_groups.index_of(at.key.group())?;
+        match &mut self.states.get_mut(at.state.index())?.tables {
+            Tables::Point(tables) if at.namespace.is_empty() => tables.get_mut(group),
             _ => None,
         }
     }
@@ -126,14 +183,16 @@ impl HeapBackend {
     }
 
     #[inline(never)]
-    fn get_any(&self, at: &Address<'_>) -> Result<Lookup<'_>> {
-        let group = self.group_index(at.key)?;
-        let state = self.state(at.state)?;
+    fn get_any(&mut self, at: &Address<'_>) -> Result<Lookup<'_>> {
+        let (group, state) = self.locate(at.state, at.key)?;
+        if let Tables::Timers(_) = state.tables {
+            return Err(state.misused("get"));
+        }
         let locator = Locator::new(at.key, at.namespace);
-        let found = match &state.tables {
+        let found = match &mut state.tables {
             Tables::Point(tables) => tables[group].get(locator).map(PointSlot::value),
             Tables::Map(tables) => tables[group].get_entry(locator, at.map_key),
-            Tables::Timers(_) => return Err(state.misused("get")),
+            Tables::Timers(_) => None,
         };
         Ok(lend(found))
     }
@@ -198,7 +257,8 @@ impl KeyedBackend for HeapBackend {
                 .advice("use namespaces or map keys in place of states"));
         };
         if known.is_none() {
-            self.states.push(State::new(descriptor.clone(), self.request.key_groups));
+            let state = State::new(descriptor.clone(), self.request.key_groups, self.epoch);
+            self.states.push(state);
         }
         Ok(StateId(id))
     }
@@ -209,19 +269,16 @@ impl KeyedBackend for HeapBackend {
     }
 
     fn get(&mut self, at: &Address<'_>) -> Result<Lookup<'_>> {
-        if let Some(table) = self.plain_point_table(at)
-            && let WordLookup::Known(found) = table.get_word(at.key)
-        {
-            return Ok(lend(found));
+        if self.is_plain_readable(at) {
+            return Ok(lend(self.plain_point_table(at).and_then(|table| table.read(at.key))));
         }
         self.get_any(at)
     }
 
     fn put(&mut self, at: &Address<'_>, value: &[u8]) -> Result<()> {
         self.limit.check(value.len())?;
-        let owned = self.request.key_groups;
-        if let Some(slot) = Self::plain_word_slot(&mut self.states, owned, at)
-            && slot.set_small_at(8, value)
+        if let Some(table) = self.plain_point_table_mut(at)
+            && table.put_word(at.key, value)
         {
             return Ok(());
         }
@@ -254,13 +311,14 @@ impl KeyedBackend for HeapBackend {
     }
 
     fn update(&mut self, at: &Address<'_>, f: &mut UpdateFn<'_>) -> Result<Updated> {
-        let owned = self.request.key_groups;
-        if let Some(slot) = Self::plain_word_slot(&mut self.states, owned, at) {
-            self.buffer.clear();
-            let change = f(slot.value_of_word(), &mut self.buffer)?;
+        let (limit, epoch) = (self.limit, self.epoch);
+        let Self { request, states, buffer, .. } = self;
+        if let Some(slot) = plain_word_slot(states, request.key_groups, at) {
+            buffer.clear();
+            let change = f(slot.value_of_word(), buffer)?;
             let in_place = change == Change::Put
-                && self.limit.check(self.buffer.len()).is_ok()
-                && slot.set_small_at(8, &self.buffer);
+                && limit.check(buffer.len()).is_ok()
+                && slot.set_small_at(8, buffer, epoch);
             if !in_place {
                 self.finish_update(at, change)?;
             }
@@ -280,7 +338,7 @@ impl KeyedBackend for HeapBackend {
         page: &mut Page,
     ) -> Result<ScanStep> {
         let (group, state) = self.locate(at.state, at.key)?;
-        let Tables::Map(tables) = &state.tables else { return Err(state.misused("scan")) };
+        let Tables::Map(tables) = &mut state.tables else { return Err(state.misused("scan")) };
         let Some(map) = tables[group].get(Locator::new(at.key, at.namespace)) else {
             return Ok(ScanStep::Last);
         };
@@ -353,25 +411,53 @@ impl KeyedBackend for HeapBackend {
     }
 
     fn snapshot(&mut self, request: SnapshotRequest) -> Result<SnapshotTask> {
+        let Some(next_epoch) = self.epoch.checked_add(1) else {
+            return Err(Error::new(ErrorKind::Closed, "an instance takes at most 2^32 snapshots")
+                .advice("restore the last checkpoint in a new instance"));
+        };
+        let base = self.base(&request);
+        let since = base.as_ref().map(|base| base.epoch);
         let groups = self.request.key_groups;
         let mut sections = Vec::new();
         for (index, group) in groups.iter().enumerate() {
             for (state, tables) in self.states.iter_mut().enumerate() {
-                if let Some(table) = tables.freeze(index) {
-                    sections.push(FrozenSection { group, state, table });
+                if let Some(table) = tables.pin(index, since) {
+                    sections.push(PinnedSection { group, state, table });
                 }
             }
         }
+        let ended = self.epoch;
+        self.begin_epoch(next_epoch);
         let mut handle = SnapshotHandle::new(BACKEND_NAME, FORMAT_VERSION, &self.request, &request);
         handle.states = self.states.iter().map(|state| state.descriptor.clone()).collect();
-        let frozen = FrozenInstance { handle, sections };
+        let bases = self.bases.clone().filter(|_| request.kind == SnapshotKind::Checkpoint);
+        let shared = bases.is_some();
+        if shared {
+            self.states.iter_mut().for_each(State::record_removals);
+        }
+        let directory = if shared { request.shared_directory } else { request.directory };
+        let base = base.map(|base| base.chain);
+        let pinned = PinnedInstance { handle, sections, base, directory, shared };
         let store = self.request.environment.store.clone();
         let traffic = Arc::clone(&self.traffic);
-        Ok(SnapshotTask::new(write_snapshot(frozen, request.directory, store, traffic)))
+        Ok(SnapshotTask::new(async move {
+            let Written { handle, chain } = write_snapshot(pinned, store, traffic).await?;
+            if let Some(bases) = bases {
+                lock(&bases).written(handle.checkpoint, Base { epoch: ended, chain });
+            }
+            Ok(handle)
+        }))
     }
 
-    /// Every snapshot stands on its own, so no news changes what later ones may build on.
-    fn notify(&mut self, _notification: Notification) -> Result<()> {
+    fn notify(&mut self, notification: Notification) -> Result<()> {
+        let Some(bases) = &self.bases else { return Ok(()) };
+        let mut bases = lock(bases);
+        bases.notify(notification);
+        let newest = bases.newest().map(|base| base.epoch);
+        drop(bases);
+        if let (Some(epoch), Notification::Complete(_)) = (newest, notification) {
+            self.states.iter_mut().for_each(|state| state.forget_up_to(epoch));
+        }
         Ok(())
     }
 
@@ -384,8 +470,26 @@ impl KeyedBackend for HeapBackend {
         statistics.entries = self.states.iter().map(State::entries).sum();
         statistics.memory_bytes = self.states.iter().map(State::memory_bytes).sum();
         statistics.bytes_uploaded = self.traffic.uploaded.load(Ordering::Relaxed);
+        statistics.bytes_reused = self.traffic.reused.load(Ordering::Relaxed);
         statistics.bytes_downloaded = self.traffic.downloaded.load(Ordering::Relaxed);
         statistics
+    }
+}
+
+/// The slot for an access in the default namespace with a key of one word, if it exists, the writer
+/// alone holds it and it holds its content.
+#[inline(always)]
+fn plain_word_slot<'s>(
+    states: &'s mut [State],
+    owned: KeyGroupRange,
+    at: &Address<'_>,
+) -> Option<&'s mut PointSlot> {
+    let group = owned.index_of(at.key.group())?;
+    match &mut states.get_mut(at.state.index())?.tables {
+        Tables::Point(tables) if at.namespace.is_empty() => {
+            tables.get_mut(group)?.find_word_mut(at.key)
+        }
+        _ => None,
     }
 }
 

@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use weir_state_api::{KeyRef, Result, key_hash};
 
-use crate::freezable::Freezable;
+use crate::cell::{Cell, View, lock};
+use crate::removals::{Removals, RemovedKeys};
 use crate::segment::{Hashed, Segment};
 
 /// The mean number of entries of a segment at which another one is added. The fullest segment has
@@ -33,6 +34,10 @@ pub(crate) trait Slot: Clone {
     fn entry_count(&self) -> usize;
     /// Bytes on the heap; O(1).
     fn heap_bytes(&self) -> usize;
+    /// The epoch of its last change.
+    fn epoch(&self) -> u32;
+    /// Says that it has changed.
+    fn set_epoch(&mut self, now: u32);
 }
 
 impl<S: Slot> Hashed for S {
@@ -62,6 +67,12 @@ impl<'a> Locator<'a> {
     pub(crate) fn with_key_hash(key: &'a [u8], hash: u64, namespace: &'a [u8]) -> Self {
         let hash = if namespace.is_empty() { hash } else { mix(hash, namespace) };
         Locator { hash, key, namespace }
+    }
+
+    /// The common hash.
+    #[inline]
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
     }
 
     /// What tells entries apart whose content is elsewhere: bits that choose no place.
@@ -95,35 +106,82 @@ pub(crate) type FrozenSegments<S> = Vec<Arc<Segment<S>>>;
 
 /// What becomes of an entry; see [`KeyedTable::change`].
 pub(crate) enum Fate<S> {
-    /// It stays, as the function has left it; or stays absent.
+    /// It stays as it was; or stays absent.
     Keep,
+    /// It stays, and the function has changed it.
+    Changed,
     /// This is stored there.
     Store(S),
     /// It goes.
     Remove,
 }
 
-/// See the module.
-///
-/// Invariants: an entry with segment bits `b` lies in segment `b & mask` if there is one with that
-/// number, otherwise in `b & (mask >> 1)`; `mask + 1` is the smallest power of two that is not below
-/// the number of segments; `len`, `entries` and `heap_bytes` are the sums over all entries.
+/// What a snapshot takes from a table.
 #[derive(Debug)]
-pub(crate) struct KeyedTable<S> {
-    segments: Vec<Freezable<Segment<S>>>,
-    mask: usize,
-    len: usize,
-    entries: usize,
-    heap_bytes: usize,
+pub(crate) struct TableView<S> {
+    /// The segments as they were.
+    pub(crate) segments: Vec<View<S>>,
+    /// How much of them is written.
+    pub(crate) extent: Extent,
 }
 
-impl<S> Default for KeyedTable<S> {
-    fn default() -> Self {
-        KeyedTable { segments: Vec::new(), mask: 0, len: 0, entries: 0, heap_bytes: 0 }
+/// How much of a table a snapshot writes.
+#[derive(Debug)]
+pub(crate) enum Extent {
+    /// All entries.
+    Whole,
+    /// What changed after an epoch, and the keys that were removed after it.
+    Since(u32, Vec<Arc<RemovedKeys>>),
+}
+
+impl Extent {
+    /// The epoch after which changes are written; `None` for all.
+    pub(crate) fn base(&self) -> Option<u32> {
+        match self {
+            Extent::Whole => None,
+            Extent::Since(base, _) => Some(*base),
+        }
     }
 }
 
+/// See the module.
+///
+/// Time is divided into *epochs*: each ends with a snapshot. An entry carries the epoch of its last
+/// change, so that a snapshot tells entries that changed after its pin, and an incremental one those
+/// that changed after its base.
+///
+/// Invariants: an entry with segment bits `b` lies in segment `b & mask` if there is one with that
+/// number, otherwise in `b & (mask >> 1)`; `mask + 1` is the smallest power of two that is not below
+/// the number of segments; `len`, `entries` and `heap_bytes` are the sums over all entries; no entry
+/// is of a later epoch than `epoch`.
+#[derive(Debug)]
+pub(crate) struct KeyedTable<S> {
+    cells: Vec<Cell<S>>,
+    mask: usize,
+    epoch: u32,
+    len: usize,
+    entries: usize,
+    heap_bytes: usize,
+    removals: Removals,
+    /// A copy of the entry read last, if it had to be read under a lock.
+    lent: Option<S>,
+}
+
 impl<S: Slot> KeyedTable<S> {
+    /// An empty table in this epoch.
+    pub(crate) fn new(epoch: u32) -> Self {
+        KeyedTable {
+            cells: Vec::new(),
+            mask: 0,
+            epoch,
+            len: 0,
+            entries: 0,
+            heap_bytes: 0,
+            removals: Removals::default(),
+            lent: None,
+        }
+    }
+
     /// The number of (key, namespace) pairs.
     pub(crate) fn len(&self) -> usize {
         self.len
@@ -134,30 +192,55 @@ impl<S: Slot> KeyedTable<S> {
         self.entries
     }
 
+    /// The running epoch.
+    #[inline(always)]
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
     /// Bytes held, the tables themselves included.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let tables: usize = self.segments.iter().map(|s| s.get().memory_bytes()).sum();
-        self.heap_bytes + tables + self.segments.capacity() * size_of::<Freezable<Segment<S>>>()
+        let tables: usize = self.cells.iter().map(Cell::memory_bytes).sum();
+        self.heap_bytes
+            + tables
+            + self.cells.capacity() * size_of::<Cell<S>>()
+            + self.removals.memory_bytes()
     }
 
     /// Looks an entry up.
     #[inline]
-    pub(crate) fn get(&self, at: Locator<'_>) -> Option<&S> {
-        let segment = self.segment(at.hash)?;
-        segment.get(segment.find(at.hash, |slot| slot.is_at(at))?)
+    pub(crate) fn get(&mut self, at: Locator<'_>) -> Option<&S> {
+        let number = self.cell_of(at.hash);
+        if self.cells.get(number)?.readable().is_none() {
+            return self.get_pinned(number, at);
+        }
+        self.cells[number].readable()?.find_entry(at.hash, |slot| slot.is_at(at))
+    }
+
+    /// A snapshot has the segment, or had it: then it is taken back.
+    #[cold]
+    fn get_pinned(&mut self, number: usize, at: Locator<'_>) -> Option<&S> {
+        match self.cells[number].writable() {
+            Ok(segment) => segment.find_entry(at.hash, |slot| slot.is_at(at)),
+            Err(pinned) => {
+                let pinned = lock(pinned);
+                let found = pinned.segment.find_entry(at.hash, |slot| slot.is_at(at))?;
+                Some(self.lent.insert(found.clone()))
+            }
+        }
     }
 
     /// The segment in which an entry with this hash lies, if it exists.
     #[inline(always)]
-    pub(crate) fn segment(&self, hash: u64) -> Option<&Segment<S>> {
-        self.segments.get(self.segment_of(hash)).map(Freezable::get)
+    pub(crate) fn cell(&self, hash: u64) -> Option<&Cell<S>> {
+        self.cells.get(self.cell_of(hash))
     }
 
-    /// The same for writing; copies it if a snapshot or scan still holds it.
+    /// The same for writing.
     #[inline(always)]
-    pub(crate) fn segment_mut(&mut self, hash: u64) -> Option<&mut Segment<S>> {
-        let number = self.segment_of(hash);
-        self.segments.get_mut(number).map(Freezable::get_mut)
+    pub(crate) fn cell_mut(&mut self, hash: u64) -> Option<&mut Cell<S>> {
+        let number = self.cell_of(hash);
+        self.cells.get_mut(number)
     }
 
     /// Shows the payload to `f`, which may change it, and does what `f` says, in one probe.
@@ -170,26 +253,75 @@ impl<S: Slot> KeyedTable<S> {
         at: Locator<'_>,
         f: impl FnOnce(Option<&mut S>) -> Result<Fate<S>>,
     ) -> Result<()> {
-        let number = self.segment_of(at.hash);
-        let Some(segment) = self.segments.get_mut(number).map(Freezable::get_mut) else {
+        let number = self.cell_of(at.hash);
+        let epoch = self.epoch;
+        let Some(cell) = self.cells.get_mut(number) else {
             return self.change_absent(number, at, f);
         };
+        let Ok(segment) = cell.writable() else { return self.change_pinned(number, at, f) };
         let Some(place) = segment.find(at.hash, |slot| slot.is_at(at)) else {
             return self.change_absent(number, at, f);
         };
         let Some(slot) = segment.get_mut(place) else { return Ok(()) };
-        let before = (slot.entry_count(), slot.heap_bytes());
+        let before = sizes(slot);
         match f(Some(slot))? {
-            Fate::Keep => {}
+            Fate::Keep => return Ok(()),
+            Fate::Changed => {}
             Fate::Store(new) => *slot = new,
             Fate::Remove => {
-                self.remove_counted(number, place, before);
+                segment.remove(place);
+                segment.shrink_if_sparse();
+                self.removed(at, before);
                 return Ok(());
             }
         }
-        let after = (slot.entry_count(), slot.heap_bytes());
-        self.entries = self.entries - before.0 + after.0;
-        self.heap_bytes = self.heap_bytes - before.1 + after.1;
+        slot.set_epoch(epoch);
+        let after = sizes(slot);
+        self.recount(before, after);
+        Ok(())
+    }
+
+    /// The same while snapshots hold the segment.
+    #[cold]
+    fn change_pinned(
+        &mut self,
+        number: usize,
+        at: Locator<'_>,
+        f: impl FnOnce(Option<&mut S>) -> Result<Fate<S>>,
+    ) -> Result<()> {
+        // It would keep what it refers to from being changed in place.
+        self.lent = None;
+        let epoch = self.epoch;
+        let Err(pinned) = self.cells[number].writable() else { return Ok(()) };
+        let pinned = Arc::clone(pinned);
+        let mut pinned = lock(&pinned);
+        let Some(place) = pinned.segment.find(at.hash, |slot| slot.is_at(at)) else {
+            drop(pinned);
+            return self.change_absent(number, at, f);
+        };
+        let Some(slot) = pinned.segment.get(place) else { return Ok(()) };
+        let former = pinned.copy_for_snapshots(slot);
+        let Some(slot) = pinned.segment.get_mut(place) else { return Ok(()) };
+        let before = sizes(slot);
+        let mut after = (0, 0);
+        match f(Some(slot))? {
+            Fate::Keep => return Ok(()),
+            Fate::Changed => after = sizes(slot),
+            Fate::Store(new) => {
+                *slot = new;
+                after = sizes(slot);
+            }
+            Fate::Remove => drop(pinned.segment.remove(place)),
+        }
+        if after == (0, 0) {
+            self.removed(at, before);
+        } else {
+            if let Some(slot) = pinned.segment.get_mut(place) {
+                slot.set_epoch(epoch);
+            }
+            self.recount(before, after);
+        }
+        pinned.save(former);
         Ok(())
     }
 
@@ -200,75 +332,107 @@ impl<S: Slot> KeyedTable<S> {
         at: Locator<'_>,
         f: impl FnOnce(Option<&mut S>) -> Result<Fate<S>>,
     ) -> Result<()> {
-        let Fate::Store(slot) = f(None)? else { return Ok(()) };
-        self.entries += slot.entry_count();
-        self.heap_bytes += slot.heap_bytes();
-        if self.segments.is_empty() {
-            self.segments.push(Freezable::default());
+        let Fate::Store(mut slot) = f(None)? else { return Ok(()) };
+        slot.set_epoch(self.epoch);
+        let (entries, heap_bytes) = sizes(&slot);
+        self.entries += entries;
+        self.heap_bytes += heap_bytes;
+        if self.cells.is_empty() {
+            self.cells.push(Cell::default());
         }
         self.len += 1;
-        let number = if self.len > self.segments.len() * SEGMENT_ENTRIES {
-            self.split();
-            self.segment_of(at.hash)
+        let number = if self.len > self.cells.len() * SEGMENT_ENTRIES && self.split() {
+            self.cell_of(at.hash)
         } else {
             number
         };
-        self.segments[number].get_mut().insert(at.hash, slot);
+        match self.cells[number].writable() {
+            Ok(segment) => segment.insert(at.hash, slot),
+            Err(pinned) => lock(pinned).segment.insert(at.hash, slot),
+        }
         Ok(())
-    }
-
-    /// Removes an entry that has these sizes in the accounts.
-    fn remove_counted(&mut self, number: usize, place: usize, sizes: (usize, usize)) {
-        drop(self.segments[number].get_mut().remove(place));
-        self.entries -= sizes.0;
-        self.heap_bytes -= sizes.1;
-        self.removed(number);
     }
 
     /// Removes an entry; absent is no error, and copies nothing.
     pub(crate) fn remove(&mut self, at: Locator<'_>) {
-        let number = self.segment_of(at.hash);
-        let Some(segment) = self.segments.get(number) else { return };
-        let Some(place) = segment.get().find(at.hash, |slot| slot.is_at(at)) else { return };
-        if let Some(slot) = segment.get().get(place) {
-            let sizes = (slot.entry_count(), slot.heap_bytes());
-            self.remove_counted(number, place, sizes);
+        if self.get(at).is_some() {
+            // The function does not fail, and removing does not either.
+            drop(self.change(at, |_| Ok(Fate::Remove)));
         }
     }
 
     /// Shares all entries as they are now: O(1) for a table of one segment.
     pub(crate) fn freeze(&mut self) -> FrozenSegments<S> {
-        self.segments
-            .iter_mut()
-            .filter(|segment| !segment.get().is_empty())
-            .map(Freezable::freeze)
-            .collect()
+        self.cells.iter_mut().filter(|cell| cell.len() > 0).map(Cell::freeze).collect()
+    }
+
+    /// Shares the entries with a snapshot: all of them, or what changed after the epoch `base` as far
+    /// as that is known. O(segments). The epoch is over: [`begin_epoch`](KeyedTable::begin_epoch) must
+    /// follow.
+    pub(crate) fn pin(&mut self, base: Option<u32>) -> TableView<S> {
+        let epoch = self.epoch;
+        self.removals.end_epoch(epoch);
+        let removed = base.and_then(|base| Some((base, self.removals.since(base)?)));
+        let segments = self.cells.iter_mut().map(|cell| cell.pin(epoch)).collect();
+        let extent = removed.map_or(Extent::Whole, |(base, keys)| Extent::Since(base, keys));
+        TableView { segments, extent }
+    }
+
+    /// Begins an epoch; what changes from now on is of it.
+    pub(crate) fn begin_epoch(&mut self, epoch: u32) {
+        self.epoch = epoch;
+    }
+
+    /// From now on removals are recorded, for snapshots that build on one taken before. To be called
+    /// at the beginning of an epoch.
+    pub(crate) fn record_removals(&mut self) {
+        self.removals.record_after(self.epoch.saturating_sub(1));
+    }
+
+    /// No snapshot will build on an epoch before `base` any more.
+    pub(crate) fn forget_up_to(&mut self, base: u32) {
+        self.removals.forget_up_to(base);
     }
 
     #[inline]
-    fn segment_of(&self, hash: u64) -> usize {
+    fn cell_of(&self, hash: u64) -> usize {
         let number = segment_bits(hash) & self.mask;
-        if number < self.segments.len() { number } else { number & (self.mask >> 1) }
+        if number < self.cells.len() { number } else { number & (self.mask >> 1) }
     }
 
-    /// Gives memory back after a removal from a segment.
-    fn removed(&mut self, number: usize) {
+    #[inline]
+    fn recount(&mut self, before: (usize, usize), after: (usize, usize)) {
+        self.entries = self.entries - before.0 + after.0;
+        self.heap_bytes = self.heap_bytes - before.1 + after.1;
+    }
+
+    /// Takes a removed entry off the accounts; gives all memory back with the last one.
+    fn removed(&mut self, at: Locator<'_>, sizes: (usize, usize)) {
+        self.recount(sizes, (0, 0));
         self.len -= 1;
-        if self.len == 0 && self.segments.len() > 1 {
-            *self = KeyedTable::default();
-            return;
+        self.removals.record(at, self.epoch, self.len);
+        if self.len == 0 && self.cells.len() > 1 {
+            (self.cells, self.mask) = (Vec::new(), 0);
         }
-        self.segments[number].get_mut().shrink_if_sparse();
     }
 
-    /// Adds a segment and moves half of its predecessor's entries there.
-    fn split(&mut self) {
-        let new = self.segments.len();
-        self.mask = (new + 1).next_power_of_two() - 1;
-        let (mask, old) = (self.mask, new & (self.mask >> 1));
-        let moved = self.segments[old].get_mut().extract(|hash| segment_bits(hash) & mask == new);
-        self.segments.push(Freezable::Owned(moved));
+    /// Adds a segment and moves half of its predecessor's entries there. Not while a snapshot holds
+    /// that one: the next insertion tries again.
+    fn split(&mut self) -> bool {
+        let new = self.cells.len();
+        let mask = (new + 1).next_power_of_two() - 1;
+        let Ok(old) = self.cells[new & (mask >> 1)].writable() else { return false };
+        let moved = old.extract(|hash| segment_bits(hash) & mask == new);
+        self.cells.push(Cell::Owned(moved));
+        self.mask = mask;
+        true
     }
+}
+
+/// What a slot counts for: entries, bytes on the heap.
+#[inline]
+fn sizes(slot: &impl Slot) -> (usize, usize) {
+    (slot.entry_count(), slot.heap_bytes())
 }
 
 /// Equality by words, without a call: a call inside the probe of a hash table costs more than the
@@ -303,13 +467,13 @@ mod tests {
     }
 
     fn put(table: &mut KeyedTable<PointSlot>, key: &[u8], namespace: &[u8], value: &[u8]) {
-        let slot = PointSlot::new(locate(key, namespace), value);
+        let slot = PointSlot::new(locate(key, namespace), value, 0);
         table.change(locate(key, namespace), |_| Ok(Fate::Store(slot))).unwrap();
     }
 
     #[test]
     fn key_and_namespace_do_not_run_together() {
-        let mut table = KeyedTable::default();
+        let mut table = KeyedTable::new(1);
         let pairs: [(&[u8], &[u8]); 6] =
             [(b"ab", b""), (b"a", b"b"), (b"", b"ab"), (b"", b""), (b"b", b"a"), (b"abc", b"d")];
         for (index, (key, namespace)) in pairs.into_iter().enumerate() {
@@ -324,14 +488,14 @@ mod tests {
 
     #[test]
     fn many_entries_spread_over_bounded_segments_and_leave_nothing_behind() {
-        let mut table = KeyedTable::default();
+        let mut table = KeyedTable::new(1);
         let count = 60_000_u64;
         for i in 0..count {
             put(&mut table, &i.to_be_bytes(), b"", &i.to_le_bytes());
         }
         assert_eq!(table.len(), count as usize);
-        assert_eq!(table.segments.len(), (count as usize).div_ceil(SEGMENT_ENTRIES));
-        assert!(table.segments.iter().all(|s| s.get().len() <= 2 * SEGMENT_ENTRIES + 500));
+        assert_eq!(table.cells.len(), (count as usize).div_ceil(SEGMENT_ENTRIES));
+        assert!(table.cells.iter().all(|cell| cell.len() <= 2 * SEGMENT_ENTRIES + 500));
         let frozen = table.freeze();
         for i in 0..count {
             let key = i.to_be_bytes();
@@ -347,11 +511,11 @@ mod tests {
 
     #[test]
     fn frozen_entries_do_not_change_and_absent_removals_copy_nothing() {
-        let mut table = KeyedTable::default();
+        let mut table = KeyedTable::new(1);
         put(&mut table, b"a", b"", b"1");
         let frozen = table.freeze();
         table.remove(locate(b"b", b""));
-        assert!(table.segments[0].is_frozen());
+        assert!(table.cells[0].owned().is_none());
         put(&mut table, b"a", b"", b"2");
         put(&mut table, b"b", b"", b"3");
         let view: Vec<_> = frozen[0].iter().map(PointSlot::value).collect();
@@ -360,7 +524,7 @@ mod tests {
 
     #[test]
     fn the_accounts_follow_every_change() {
-        let mut table = KeyedTable::default();
+        let mut table = KeyedTable::new(1);
         put(&mut table, &[1; 100], b"", &[2; 100]);
         put(&mut table, &[1; 100], b"", &[2; 300]);
         let slots: usize = table.freeze()[0].iter().map(Slot::heap_bytes).sum();

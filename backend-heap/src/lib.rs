@@ -58,10 +58,10 @@
 #![cfg_attr(test, allow(clippy::too_many_lines, reason = "a test is a script, read top down"))]
 
 mod backend;
+mod cell;
 mod chunk_list;
 mod compact_bytes;
 mod factory;
-mod freezable;
 mod head_index;
 mod keyed_table;
 mod limits;
@@ -69,6 +69,7 @@ mod map_table;
 mod options;
 mod point_slot;
 mod point_table;
+mod removals;
 mod scan;
 mod segment;
 mod snapshot;

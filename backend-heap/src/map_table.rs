@@ -34,6 +34,7 @@ pub(crate) struct MapSlot {
     /// The key followed by the namespace.
     place: CompactBytes,
     key_len: u32,
+    epoch: u32,
     entries: SortedChunks<MapEntry>,
     /// Bytes on the heap behind place and entries.
     content_bytes: usize,
@@ -55,6 +56,14 @@ impl Slot for MapSlot {
         self.entries.len()
     }
 
+    fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    fn set_epoch(&mut self, now: u32) {
+        self.epoch = now;
+    }
+
     fn heap_bytes(&self) -> usize {
         self.content_bytes + self.entries.len() * size_of::<MapEntry>()
     }
@@ -70,6 +79,7 @@ impl MapSlot {
         let entry = MapEntry::new(map_key, value);
         MapSlot {
             key_len: at.key().len() as u32, // keys have at most 64 KiB
+            epoch: 0,                       // set when it is stored
             content_bytes: place.heap_bytes() + entry.heap_bytes(),
             place,
             entries: SortedChunks::of(entry, more),
@@ -149,7 +159,7 @@ impl MapSlot {
     }
 
     fn fate(&self) -> Fate<MapSlot> {
-        if self.entries.is_empty() { Fate::Remove } else { Fate::Keep }
+        if self.entries.is_empty() { Fate::Remove } else { Fate::Changed }
     }
 }
 
@@ -159,7 +169,7 @@ pub(crate) type MapTable = KeyedTable<MapSlot>;
 impl MapTable {
     /// The value under a map key.
     #[inline(never)]
-    pub(crate) fn get_entry(&self, at: Locator<'_>, map_key: &[u8]) -> Option<&[u8]> {
+    pub(crate) fn get_entry(&mut self, at: Locator<'_>, map_key: &[u8]) -> Option<&[u8]> {
         self.get(at)?.get(map_key)
     }
 
@@ -174,7 +184,7 @@ impl MapTable {
         self.change(at, |map| {
             let Some(map) = map else { return Ok(Fate::Store(MapSlot::new(at, map_key, value))) };
             map.put(map_key, value);
-            Ok(Fate::Keep)
+            Ok(Fate::Changed)
         })
     }
 
@@ -187,7 +197,7 @@ impl MapTable {
         self.change(at, |slot| {
             if let Some(map) = slot {
                 entries.try_for_each(|entry| entry.map(|(key, value)| map.put(key, value)))?;
-                return Ok(Fate::Keep);
+                return Ok(Fate::Changed);
             }
             let Some((key, value)) = entries.next().transpose()? else { return Ok(Fate::Keep) };
             let mut map = MapSlot::with_room(at, key, value, entries.size_hint().0);
@@ -214,7 +224,7 @@ impl MapTable {
                 }
                 Err(place) => map.insert(place, map_key, more),
             }
-            Ok(Fate::Keep)
+            Ok(Fate::Changed)
         })
     }
 
@@ -267,9 +277,9 @@ impl MapTable {
                 (Change::Put, Some(map), Some(Err(at))) => map.insert(at, map_key, buffer),
                 (Change::Put, _, _) => return Ok(Fate::Store(MapSlot::new(at, map_key, buffer))),
                 (Change::Delete, Some(map), Some(Ok(at))) => return Ok(map.remove(at)),
-                (Change::Keep | Change::Delete, _, _) => {}
+                (Change::Keep | Change::Delete, _, _) => return Ok(Fate::Keep),
             }
-            Ok(Fate::Keep)
+            Ok(Fate::Changed)
         })
     }
 }
@@ -282,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_map_disappears_with_its_last_entry_and_leaves_the_accounts_at_zero() {
-        let mut table = MapTable::default();
+        let mut table = MapTable::new(1);
         let at = Locator::with_key_hash(b"k", key_hash(b"k"), b"n");
         for key in [&[1_u8; 40][..], b"", b"b"] {
             table.put_entry(at, key, &[9; 50]).unwrap();

@@ -1,7 +1,8 @@
 //! An entry of a point state in 32 bytes: key, namespace and value together.
 //!
 //! Half a cache line, aligned, so that a read that finds its entry costs one cache miss. When the
-//! three are longer than 27 bytes together, they are one allocation, so it costs two.
+//! three are longer than 24 bytes together, they are one allocation, so it costs two. 24 bytes are a
+//! key of one word and a value of one word, with a time stamp for states that expire.
 
 use std::sync::Arc;
 
@@ -12,18 +13,18 @@ use crate::keyed_table::{Locator, Slot, same_bytes};
 use crate::segment::Hashed;
 
 /// The longest content (key, namespace and value together) that needs no allocation.
-const SMALL_LEN: usize = 27;
+const SMALL_LEN: usize = 24;
 
 /// See the module. Cloning copies 32 bytes; longer content is shared until one side changes it.
 #[derive(Debug, Clone)]
 #[repr(align(32))]
 pub(crate) enum PointSlot {
     /// All of it is here. `lens` are those of key and namespace, compared at once.
-    Small { lens: [u8; 2], value_len: u8, data: [u8; SMALL_LEN] },
+    Small { value_len: u8, lens: [u8; 2], epoch: u32, data: [u8; SMALL_LEN] },
     /// Written whole; the rest of `bytes` is the value.
-    Fixed { tag: u16, key_len: u32, namespace_len: u32, bytes: Arc<[u8]> },
+    Fixed { tag: u16, epoch: u32, key_len: u32, namespace_len: u32, bytes: Arc<[u8]> },
     /// Appended to: the buffer has room for more.
-    Growable { tag: u16, key_len: u32, namespace_len: u32, bytes: Arc<Vec<u8>> },
+    Growable { tag: u16, epoch: u32, key_len: u32, namespace_len: u32, bytes: Arc<Vec<u8>> },
 }
 
 /// A key of eight bytes in the default namespace: the most common one, compared as a word.
@@ -45,11 +46,11 @@ impl WordKey {
 impl PointSlot {
     /// An entry with this value.
     #[inline]
-    pub(crate) fn new(at: Locator<'_>, value: &[u8]) -> Self {
-        Self::of(at.tag(), at.key(), at.namespace(), value)
+    pub(crate) fn new(at: Locator<'_>, value: &[u8], epoch: u32) -> Self {
+        Self::of(epoch, at.tag(), at.key(), at.namespace(), value)
     }
 
-    fn of(tag: u16, key: &[u8], namespace: &[u8], value: &[u8]) -> Self {
+    fn of(epoch: u32, tag: u16, key: &[u8], namespace: &[u8], value: &[u8]) -> Self {
         let len = key.len() + namespace.len() + value.len();
         if len > SMALL_LEN {
             let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
@@ -63,6 +64,7 @@ impl PointSlot {
             // Keys and namespaces have at most 64 KiB.
             return PointSlot::Fixed {
                 tag,
+                epoch,
                 key_len: key.len() as u32,
                 namespace_len: namespace.len() as u32,
                 bytes,
@@ -75,6 +77,7 @@ impl PointSlot {
         copy_short(&mut data[value_at..len], value);
         PointSlot::Small {
             lens: [key.len() as u8, namespace.len() as u8],
+            epoch,
             value_len: value.len() as u8,
             data,
         }
@@ -84,7 +87,7 @@ impl PointSlot {
     #[inline]
     pub(crate) fn value(&self) -> &[u8] {
         match self {
-            PointSlot::Small { lens, value_len, data } => {
+            PointSlot::Small { lens, value_len, data, .. } => {
                 let start = usize::from(lens[0]) + usize::from(lens[1]);
                 data.get(start..start + usize::from(*value_len)).unwrap_or_default()
             }
@@ -138,24 +141,25 @@ impl PointSlot {
         match self {
             PointSlot::Small { lens, .. } => {
                 let start = usize::from(lens[0]) + usize::from(lens[1]);
-                self.set_small_at(start, value)
+                self.set_small_at(start, value, self.epoch())
             }
             _ => false,
         }
     }
 
-    /// As `set_small`, for a slot whose value begins at `start`: the length of its key, in the
-    /// default namespace. Where the value goes then depends on nothing in the slot, so later reads
+    /// As `set_small`, in the epoch `now`, for a slot whose value begins at `start`: the length of its
+    /// key, in the default namespace. Where the value goes then depends on nothing in the slot, so later reads
     /// need not wait for the slot to arrive before they know that this write is not theirs.
     #[inline(always)]
-    pub(crate) fn set_small_at(&mut self, start: usize, value: &[u8]) -> bool {
-        let PointSlot::Small { lens, value_len, data } = self else {
+    pub(crate) fn set_small_at(&mut self, start: usize, value: &[u8], now: u32) -> bool {
+        let PointSlot::Small { lens, value_len, epoch, data } = self else {
             return false;
         };
         debug_assert_eq!(usize::from(lens[0]) + usize::from(lens[1]), start);
         let Some(target) = data.get_mut(start..start + value.len()) else { return false };
         copy_short(target, value);
         *value_len = value.len() as u8;
+        *epoch = now;
         true
     }
 
@@ -191,13 +195,13 @@ impl PointSlot {
             _ => {}
         }
         let (key, namespace) = self.key_and_namespace();
-        *self = PointSlot::of(self.tag(), key, namespace, value);
+        *self = PointSlot::of(self.epoch(), self.tag(), key, namespace, value);
     }
 
     /// Appends to the value: amortised O(appended) while nobody else holds it.
     pub(crate) fn append(&mut self, more: &[u8]) {
         match self {
-            PointSlot::Small { lens: [key_len, namespace_len], value_len, data } => {
+            PointSlot::Small { lens: [key_len, namespace_len], value_len, data, .. } => {
                 let end = [*key_len, *namespace_len, *value_len].map(usize::from).iter().sum();
                 if let Some(target) = data.get_mut(end..end + more.len()) {
                     target.copy_from_slice(more);
@@ -221,6 +225,7 @@ impl PointSlot {
         parts.iter().for_each(|part| bytes.extend_from_slice(part));
         *self = PointSlot::Growable {
             tag: self.tag(),
+            epoch: self.epoch(),
             key_len: key.len() as u32,
             namespace_len: namespace.len() as u32,
             bytes: Arc::new(bytes),
@@ -267,6 +272,24 @@ impl Slot for PointSlot {
     }
 
     #[inline]
+    fn epoch(&self) -> u32 {
+        match self {
+            PointSlot::Small { epoch, .. }
+            | PointSlot::Fixed { epoch, .. }
+            | PointSlot::Growable { epoch, .. } => *epoch,
+        }
+    }
+
+    #[inline]
+    fn set_epoch(&mut self, now: u32) {
+        match self {
+            PointSlot::Small { epoch, .. }
+            | PointSlot::Fixed { epoch, .. }
+            | PointSlot::Growable { epoch, .. } => *epoch = now,
+        }
+    }
+
+    #[inline]
     fn heap_bytes(&self) -> usize {
         match self {
             PointSlot::Small { .. } => 0,
@@ -302,6 +325,7 @@ mod tests {
             let check = |slot: &PointSlot, value: &[u8]| {
                 assert_eq!(slot.key_and_namespace(), (key, namespace));
                 assert_eq!(slot.value(), value);
+                assert_eq!(slot.epoch(), 7);
                 assert!(slot.is_at(locate(key, namespace)));
                 assert!(!slot.is_at(locate(key, b"no")));
                 assert!(!slot.is_at(locate(b"no", namespace)));
@@ -317,7 +341,7 @@ mod tests {
             let lengths = [0, 1, 4, 5, 8, 12, 13, 20, 21, 28, 29, 60, 199];
             for (before, after) in lengths.iter().flat_map(|a| lengths.map(|b| (*a, b))) {
                 let (before, after) = (&content[..before], &content[..after]);
-                let mut slot = PointSlot::new(locate(key, namespace), before);
+                let mut slot = PointSlot::new(locate(key, namespace), before, 7);
                 check(&slot, before);
                 slot.set(after);
                 check(&slot, after);
@@ -336,7 +360,7 @@ mod tests {
 
     #[test]
     fn appending_does_not_reallocate_each_time() {
-        let mut slot = PointSlot::new(locate(b"key", b""), b"");
+        let mut slot = PointSlot::new(locate(b"key", b""), b"", 0);
         let (mut reallocations, mut last) = (0, 0);
         for _ in 0..10_000 {
             slot.append(&[7; 8]);
@@ -350,7 +374,7 @@ mod tests {
 
     #[test]
     fn a_long_value_of_the_same_length_is_overwritten_in_place() {
-        let mut slot = PointSlot::new(locate(b"key", b""), &[1; 100]);
+        let mut slot = PointSlot::new(locate(b"key", b""), &[1; 100], 0);
         let place = slot.value().as_ptr();
         slot.set(&[2; 100]);
         assert_eq!((slot.value(), slot.value().as_ptr()), (&[2; 100][..], place));

@@ -2,7 +2,7 @@
 
 use weir_state_api::{Error, ErrorKind, KeyGroupRange, StateDescriptor, StateShape};
 
-use crate::keyed_table::FrozenSegments;
+use crate::keyed_table::{KeyedTable, Slot, TableView};
 use crate::map_table::{MapSlot, MapTable};
 use crate::point_slot::PointSlot;
 use crate::point_table::PointTable;
@@ -26,37 +26,66 @@ pub(crate) enum Tables {
 
 /// What one key group holds of one state, as it was when a snapshot began.
 #[derive(Debug)]
-pub(crate) enum FrozenTable {
-    Point(FrozenSegments<PointSlot>),
-    Map(FrozenSegments<MapSlot>),
+pub(crate) enum PinnedTable {
+    Point(TableView<PointSlot>),
+    Map(TableView<MapSlot>),
+    /// Always all of them.
     Timers(SortedChunks<StoredTimer>),
 }
 
 impl State {
-    /// An empty state over the key groups.
-    pub(crate) fn new(descriptor: StateDescriptor, key_groups: KeyGroupRange) -> Self {
+    /// An empty state over the key groups, in this epoch.
+    pub(crate) fn new(descriptor: StateDescriptor, key_groups: KeyGroupRange, epoch: u32) -> Self {
         let groups = key_groups.len();
         let tables = match descriptor.kind.shape() {
-            StateShape::Point => Tables::Point(default_tables(groups)),
-            StateShape::Ordered => Tables::Map(default_tables(groups)),
-            StateShape::Queue => Tables::Timers(TimerQueue::new(groups)),
+            StateShape::Point => Tables::Point(empty_tables(groups, epoch)),
+            StateShape::Ordered => Tables::Map(empty_tables(groups, epoch)),
+            StateShape::Queue => Tables::Timers(TimerQueue::new(groups, epoch)),
         };
         State { descriptor, tables }
     }
 
-    /// Shares what a key group holds; `None` when that is nothing.
-    pub(crate) fn freeze(&mut self, group: usize) -> Option<FrozenTable> {
+    /// Shares what a key group holds: everything, or what changed after the epoch `base`. `None` when
+    /// that is nothing. The epoch is over.
+    pub(crate) fn pin(&mut self, group: usize, base: Option<u32>) -> Option<PinnedTable> {
         match &mut self.tables {
-            Tables::Point(tables) => {
-                (tables[group].len() > 0).then(|| FrozenTable::Point(tables[group].freeze()))
-            }
-            Tables::Map(tables) => {
-                (tables[group].len() > 0).then(|| FrozenTable::Map(tables[group].freeze()))
-            }
+            Tables::Point(tables) => pin_table(&mut tables[group], base).map(PinnedTable::Point),
+            Tables::Map(tables) => pin_table(&mut tables[group], base).map(PinnedTable::Map),
             Tables::Timers(queue) => {
                 let timers = queue.freeze(group);
-                (!timers.is_empty()).then_some(FrozenTable::Timers(timers))
+                let wanted = match base {
+                    Some(base) => queue.changed_after(group, base),
+                    None => !timers.is_empty(),
+                };
+                wanted.then_some(PinnedTable::Timers(timers))
             }
+        }
+    }
+
+    /// Begins an epoch, once all key groups are pinned or restored.
+    pub(crate) fn begin_epoch(&mut self, epoch: u32) {
+        match &mut self.tables {
+            Tables::Point(tables) => tables.iter_mut().for_each(|table| table.begin_epoch(epoch)),
+            Tables::Map(tables) => tables.iter_mut().for_each(|table| table.begin_epoch(epoch)),
+            Tables::Timers(queue) => queue.begin_epoch(epoch),
+        }
+    }
+
+    /// See [`KeyedTable::record_removals`].
+    pub(crate) fn record_removals(&mut self) {
+        match &mut self.tables {
+            Tables::Point(tables) => tables.iter_mut().for_each(KeyedTable::record_removals),
+            Tables::Map(tables) => tables.iter_mut().for_each(KeyedTable::record_removals),
+            Tables::Timers(_) => {}
+        }
+    }
+
+    /// See [`KeyedTable::forget_up_to`].
+    pub(crate) fn forget_up_to(&mut self, base: u32) {
+        match &mut self.tables {
+            Tables::Point(tables) => tables.iter_mut().for_each(|table| table.forget_up_to(base)),
+            Tables::Map(tables) => tables.iter_mut().for_each(|table| table.forget_up_to(base)),
+            Tables::Timers(_) => {}
         }
     }
 
@@ -96,6 +125,13 @@ impl State {
     }
 }
 
-fn default_tables<T: Default>(groups: usize) -> Vec<T> {
-    std::iter::repeat_with(T::default).take(groups).collect()
+fn empty_tables<S: Slot>(groups: usize, epoch: u32) -> Vec<KeyedTable<S>> {
+    std::iter::repeat_with(|| KeyedTable::new(epoch)).take(groups).collect()
+}
+
+fn pin_table<S: Slot>(table: &mut KeyedTable<S>, base: Option<u32>) -> Option<TableView<S>> {
+    // A table that is empty in a snapshot of its own is not mentioned there.
+    let nothing = table.len() == 0 && base.is_none();
+    let view = table.pin(base);
+    (!nothing).then_some(view)
 }

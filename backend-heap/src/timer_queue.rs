@@ -52,16 +52,21 @@ impl Ord for StoredTimer {
 #[derive(Debug)]
 pub(crate) struct TimerQueue {
     groups: Vec<SortedChunks<StoredTimer>>,
+    /// The epoch of the last change of each group.
+    changed: Vec<u32>,
+    epoch: u32,
     heads: HeadIndex<StoredTimer>,
     len: usize,
     content_bytes: usize,
 }
 
 impl TimerQueue {
-    /// An empty queue over so many key groups.
-    pub(crate) fn new(groups: usize) -> Self {
+    /// An empty queue over so many key groups, in this epoch.
+    pub(crate) fn new(groups: usize, epoch: u32) -> Self {
         TimerQueue {
             groups: std::iter::repeat_with(SortedChunks::default).take(groups).collect(),
+            changed: vec![epoch; groups],
+            epoch,
             heads: HeadIndex::new(groups),
             len: 0,
             content_bytes: 0,
@@ -87,6 +92,7 @@ impl TimerQueue {
         self.content_bytes += timer.bytes.heap_bytes();
         self.len += 1;
         timers.insert(at, timer);
+        self.changed[group] = self.epoch;
         if at == Position::START {
             self.refresh(group);
         }
@@ -116,8 +122,26 @@ impl TimerQueue {
         self.groups[group].clone()
     }
 
+    /// Removes all timers of a group.
+    pub(crate) fn clear(&mut self, group: usize) {
+        while !self.groups[group].is_empty() {
+            self.remove(group, Position::START);
+        }
+    }
+
+    /// Whether the timers of a group have changed after an epoch.
+    pub(crate) fn changed_after(&self, group: usize, epoch: u32) -> bool {
+        self.changed[group] > epoch
+    }
+
+    /// Begins an epoch.
+    pub(crate) fn begin_epoch(&mut self, epoch: u32) {
+        self.epoch = epoch;
+    }
+
     fn remove(&mut self, group: usize, at: Position) -> StoredTimer {
         let timer = self.groups[group].remove(at);
+        self.changed[group] = self.epoch;
         self.content_bytes -= timer.bytes.heap_bytes();
         self.len -= 1;
         if at == Position::START {
@@ -137,7 +161,7 @@ mod tests {
 
     #[test]
     fn polls_by_time_then_key_then_namespace_over_all_groups() {
-        let mut queue = TimerQueue::new(3);
+        let mut queue = TimerQueue::new(3, 1);
         let timers: [(usize, Millis, &[u8], &[u8]); 7] = [
             (2, 5, b"a", b""),
             (0, 5, b"ab", b""),

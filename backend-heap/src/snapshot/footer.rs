@@ -41,12 +41,25 @@ pub(crate) struct Section {
     pub(crate) group: KeyGroup,
     /// Index into the footer's states.
     pub(crate) state: u16,
+    /// Whether it replaces what earlier objects of the chain hold, or changes it.
+    pub(crate) extent: SectionExtent,
+    /// Removed keys in it; they come first.
+    pub(crate) removals: u64,
     /// Records in it: (key, namespace) pairs, or timers.
     pub(crate) records: u64,
     /// Its first byte in the object.
     pub(crate) offset: u64,
     pub(crate) length: u64,
     pub(crate) crc32: u32,
+}
+
+/// How a section relates to the same state and key group in earlier objects of a chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SectionExtent {
+    /// It is all that there is.
+    Whole,
+    /// The removed keys go, the records come or replace those of the same keys.
+    Change,
 }
 
 impl Section {
@@ -93,6 +106,11 @@ impl Footer {
         for section in &self.sections {
             put_varint(&mut out, u64::from(section.group.0));
             put_varint(&mut out, u64::from(section.state));
+            out.push(match section.extent {
+                SectionExtent::Whole => 0,
+                SectionExtent::Change => 1,
+            });
+            put_varint(&mut out, section.removals);
             put_varint(&mut out, section.records);
             put_varint(&mut out, section.length);
             out.extend_from_slice(&section.crc32.to_le_bytes());
@@ -193,6 +211,12 @@ fn decode_section(decoder: &mut Decoder<'_>, offset: u64) -> Result<Section> {
     Ok(Section {
         group: KeyGroup(decoder.varint_u16()?),
         state: decoder.varint_u16()?,
+        extent: match decoder.array()? {
+            [0] => SectionExtent::Whole,
+            [1] => SectionExtent::Change,
+            [code] => return Err(decoder.corrupt(format!("{code} is no extent of a section"))),
+        },
+        removals: decoder.varint()?,
         records: decoder.varint()?,
         offset,
         length: decoder.varint()?,

@@ -12,10 +12,13 @@ use weir_state_api::{
 };
 
 use super::bytes::{Decoder, corrupt};
-use super::footer::{Footer, HEADER_LEN, Section, TRAILER_LEN, check_header};
-use super::section::{decode_maps, decode_points, decode_timers};
-use crate::backend::{HeapBackend, Traffic};
+use super::chain::{Chain, Part};
+use super::footer::{Footer, HEADER_LEN, Section, SectionExtent, TRAILER_LEN, check_header};
+use super::section::{decode_maps, decode_points, decode_removals, decode_timers};
+use crate::backend::{HeapBackend, RESTORED_EPOCH, Traffic};
 use crate::keyed_table::Locator;
+use crate::map_table::MapTable;
+use crate::point_table::PointTable;
 use crate::store::{State, Tables};
 
 /// How much of an object is read at once; a single section may be longer.
@@ -34,38 +37,28 @@ pub(crate) async fn restore(backend: &mut HeapBackend) -> Result<()> {
     }
     let owned = backend.request.key_groups;
     for handle in &handles {
-        if handle.key_groups.intersection(owned).is_empty() {
-            continue;
-        }
-        for object in &handle.objects {
-            restore_object(backend, handle, object).await?;
+        for part in Chain::of(handle)?.clipped(handle.key_groups.intersection(owned)).parts {
+            restore_part(backend, handle, &part).await?;
         }
     }
-    Ok(())
+    backend.begin(&handles)
 }
 
-async fn restore_object(
+async fn restore_part(
     backend: &mut HeapBackend,
     handle: &SnapshotHandle,
-    object: &ObjectRef,
+    part: &Part,
 ) -> Result<()> {
+    let object = &part.object;
     let store = backend.request.environment.store.clone();
     let traffic = std::sync::Arc::clone(&backend.traffic);
     let source = Source::open(&store, object, &traffic).await?;
     source.check_header().await?;
     let footer = source.footer().await?;
     let states = local_states(backend, handle, &footer, &object.path)?;
-
-    let owned = backend.request.key_groups;
+    let sections = footer.sections.iter();
     let wanted: Vec<Section> =
-        footer.sections.iter().filter(|section| owned.contains(section.group)).copied().collect();
-    if let Some(foreign) = footer.sections.iter().find(|s| !handle.key_groups.contains(s.group)) {
-        let what = format!(
-            "the object holds key group {}, the snapshot covers {} only",
-            foreign.group, handle.key_groups
-        );
-        return Err(corrupt(&object.path, what));
-    }
+        sections.filter(|section| part.key_groups.contains(section.group)).copied().collect();
     for run in runs(&wanted) {
         let bytes = source.read(span(run)).await?;
         for section in run {
@@ -152,26 +145,48 @@ fn insert_section<'a>(
         }
         Ok(Locator::with_key_hash(key, hash, namespace))
     };
-    let decoder = Decoder::new(body, object);
+    let mut decoder = Decoder::new(body, object);
+    let whole = section.extent == SectionExtent::Whole;
     let State { tables, .. } = state;
     match tables {
         Tables::Point(tables) => {
             let Some(table) = tables.get_mut(group) else { return Ok(()) };
+            if whole {
+                *table = PointTable::new(RESTORED_EPOCH);
+            }
+            decode_removals(&mut decoder, section.removals, |key, namespace| {
+                table.remove(locate(key, namespace)?);
+                Ok(())
+            })?;
             decode_points(decoder, section.records, |(key, namespace, value)| {
                 table.put(locate(key, namespace)?, value)
             })
         }
         Tables::Map(tables) => {
             let Some(table) = tables.get_mut(group) else { return Ok(()) };
+            if whole {
+                *table = MapTable::new(RESTORED_EPOCH);
+            }
+            decode_removals(&mut decoder, section.removals, |key, namespace| {
+                table.remove(locate(key, namespace)?);
+                Ok(())
+            })?;
             decode_maps(decoder, section.records, |key, namespace, entries| {
-                table.put_entries(locate(key, namespace)?, entries)
+                let at = locate(key, namespace)?;
+                if !whole {
+                    table.remove(at);
+                }
+                table.put_entries(at, entries)
             })
         }
-        Tables::Timers(queue) => decode_timers(decoder, section.records, |time, key, namespace| {
-            locate(key, namespace)?;
-            queue.register(group, time, key, namespace);
-            Ok(())
-        }),
+        Tables::Timers(queue) => {
+            queue.clear(group);
+            decode_timers(decoder, section.records, |time, key, namespace| {
+                locate(key, namespace)?;
+                queue.register(group, time, key, namespace);
+                Ok(())
+            })
+        }
     }
 }
 

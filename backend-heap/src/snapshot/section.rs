@@ -7,6 +7,7 @@ use super::bytes::{Decoder, put_varint};
 use crate::keyed_table::Slot;
 use crate::map_table::MapEntry;
 use crate::point_slot::PointSlot;
+use crate::removals::RemovedKey;
 use crate::timer_queue::StoredTimer;
 
 /// Appends a record of a point state.
@@ -20,6 +21,15 @@ pub(crate) fn encode_point(out: &mut Vec<u8>, slot: &PointSlot) {
     out.extend_from_slice(key);
     out.extend_from_slice(namespace);
     out.extend_from_slice(value);
+}
+
+/// Appends a removed key.
+pub(crate) fn encode_removal(out: &mut Vec<u8>, removed: &RemovedKey) {
+    let (key, namespace) = removed.key_and_namespace();
+    put_varint(out, key.len() as u64);
+    put_varint(out, namespace.len() as u64);
+    out.extend_from_slice(key);
+    out.extend_from_slice(namespace);
 }
 
 /// Appends the head of a map's record; its entries follow.
@@ -54,6 +64,19 @@ pub(crate) fn encode_timer(out: &mut Vec<u8>, timer: &StoredTimer) {
 
 /// A record's key, namespace and value.
 pub(crate) type Point<'a> = (&'a [u8], &'a [u8], &'a [u8]);
+
+/// Reads the removed keys of a section; its records follow.
+pub(crate) fn decode_removals<'a>(
+    decoder: &mut Decoder<'a>,
+    removals: u64,
+    mut each: impl FnMut(&'a [u8], &'a [u8]) -> Result<()>,
+) -> Result<()> {
+    for _ in 0..removals {
+        let (key, namespace) = (decoder.varint()?, decoder.varint()?);
+        each(decoder.bytes(key)?, decoder.bytes(namespace)?)?;
+    }
+    Ok(())
+}
 
 /// Reads all records of a point state.
 pub(crate) fn decode_points<'a>(

@@ -1,4 +1,4 @@
-//! Writes a snapshot: one object, in pieces, verified before anything refers to it.
+//! Writes a snapshot: at most one object, in pieces, verified before anything refers to it.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -10,11 +10,15 @@ use opendal::{Operator, Writer};
 use weir_state_api::{Error, KeyGroup, ObjectRef, Result, SnapshotHandle, StateDescriptor};
 
 use super::bytes::corrupt;
-use super::footer::{Footer, Section, StoredState, header};
-use super::section::{encode_map_entry, encode_map_head, encode_point, encode_timer};
+use super::chain::Chain;
+use super::footer::{Footer, Section, SectionExtent, StoredState, header};
+use super::section::{
+    encode_map_entry, encode_map_head, encode_point, encode_removal, encode_timer,
+};
 use crate::backend::Traffic;
-use crate::keyed_table::Slot;
-use crate::store::FrozenTable;
+use crate::keyed_table::{Extent, Slot};
+use crate::map_table::MapSlot;
+use crate::store::PinnedTable;
 
 /// How much is encoded before it is handed to the store. Stores that upload in parts want 5 MiB at
 /// least.
@@ -22,20 +26,33 @@ const PIECE_LEN: usize = 8 << 20;
 
 /// An instance as it was when a snapshot began.
 #[derive(Debug)]
-pub(crate) struct FrozenInstance {
-    /// The handle, complete but for the object.
+pub(crate) struct PinnedInstance {
+    /// The handle, complete but for the objects.
     pub(crate) handle: SnapshotHandle,
-    /// What is there, by key group, then state.
-    pub(crate) sections: Vec<FrozenSection>,
+    /// What is to be written, by key group, then state.
+    pub(crate) sections: Vec<PinnedSection>,
+    /// What the snapshot builds on.
+    pub(crate) base: Option<Chain>,
+    /// Where its object goes.
+    pub(crate) directory: String,
+    /// Whether later snapshots may build on it.
+    pub(crate) shared: bool,
 }
 
 /// One state in one key group.
 #[derive(Debug)]
-pub(crate) struct FrozenSection {
+pub(crate) struct PinnedSection {
     pub(crate) group: KeyGroup,
     /// Index into the instance's states.
     pub(crate) state: usize,
-    pub(crate) table: FrozenTable,
+    pub(crate) table: PinnedTable,
+}
+
+/// A snapshot that is in the store.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub(crate) handle: SnapshotHandle,
+    pub(crate) chain: Chain,
 }
 
 /// The asynchronous part of a snapshot.
@@ -44,29 +61,43 @@ pub(crate) struct FrozenSection {
 /// and gives way to other tasks after each. When it fails the writer is aborted; when it is dropped
 /// in the middle, the store may be left with an unfinished upload, never with a named object.
 pub(crate) async fn write_snapshot(
-    frozen: FrozenInstance,
-    directory: String,
+    pinned: PinnedInstance,
     store: Operator,
     traffic: Arc<Traffic>,
-) -> Result<SnapshotHandle> {
-    let FrozenInstance { mut handle, sections } = frozen;
-    if !sections.is_empty() {
-        let path = format!("{directory}heap-{}.state", uuid::Uuid::new_v4().simple());
-        handle.objects.push(write_object(&handle.states, sections, path, &store, &traffic).await?);
+) -> Result<Written> {
+    let PinnedInstance { mut handle, sections, base, directory, shared } = pinned;
+    let path = format!("{directory}heap-{}.state", uuid::Uuid::new_v4().simple());
+    let mut object = write_object(&handle.states, sections, path, &store, &traffic).await?;
+    if shared {
+        object = object.map(ObjectRef::shared);
     }
-    Ok(handle)
+    let chain = match base {
+        None => Chain::whole(object, handle.key_groups),
+        Some(base) => {
+            let reused: u64 = base.objects().iter().map(|object| object.length).sum();
+            traffic.reused.fetch_add(reused, Ordering::Relaxed);
+            base.with_increment(object, handle.key_groups)
+        }
+    };
+    handle.objects = chain.objects();
+    handle.metadata = chain.to_metadata();
+    Ok(Written { handle, chain })
 }
 
+/// Writes the sections, if there is anything in them.
 async fn write_object(
     states: &[StateDescriptor],
-    sections: Vec<FrozenSection>,
+    sections: Vec<PinnedSection>,
     path: String,
     store: &Operator,
     traffic: &Traffic,
-) -> Result<ObjectRef> {
-    let writer = store.writer(&path).await.map_err(|error| Error::store("create", &path, error))?;
+) -> Result<Option<ObjectRef>> {
+    if sections.is_empty() {
+        return Ok(None);
+    }
     let mut upload = Upload {
-        writer,
+        writer: None,
+        store: store.clone(),
         path,
         buffer: header(),
         flushed: 0,
@@ -74,10 +105,16 @@ async fn write_object(
         section_start: 0,
         section_crc32: crc32fast::Hasher::new(),
     };
-    if let Err(error) = upload.write_all(states, sections).await {
-        // The first error is the one to report; what the abort says adds nothing.
-        drop(upload.writer.abort().await);
-        return Err(error);
+    match upload.write_all(states, sections).await {
+        Ok(true) => {}
+        Ok(false) => return Ok(None),
+        Err(error) => {
+            // The first error is the one to report; what the abort says adds nothing.
+            if let Some(mut writer) = upload.writer {
+                drop(writer.abort().await);
+            }
+            return Err(error);
+        }
     }
     let Upload { path, flushed: length, crc32, .. } = upload;
     traffic.uploaded.fetch_add(length, Ordering::Relaxed);
@@ -90,12 +127,21 @@ async fn write_object(
         );
         return Err(corrupt(&path, what));
     }
-    Ok(ObjectRef::new(path, length, crc32.finalize()))
+    Ok(Some(ObjectRef::new(path, length, crc32.finalize())))
+}
+
+/// What a section holds.
+#[derive(Debug, Default)]
+struct Counts {
+    removals: u64,
+    records: u64,
 }
 
 /// An object being written.
 struct Upload {
-    writer: Writer,
+    /// Opened with the first piece: an increment may turn out to be empty.
+    writer: Option<Writer>,
+    store: Operator,
     path: String,
     /// Encoded and not yet handed over.
     buffer: Vec<u8>,
@@ -108,76 +154,109 @@ struct Upload {
 }
 
 impl Upload {
+    /// Writes header, sections and footer; nothing, and says so, if no section holds anything.
     async fn write_all(
         &mut self,
         states: &[StateDescriptor],
-        sections: Vec<FrozenSection>,
-    ) -> Result<()> {
+        sections: Vec<PinnedSection>,
+    ) -> Result<bool> {
         let states = states
             .iter()
             .map(|state| StoredState { name: state.name.clone(), shape: state.kind.shape() });
         let mut footer = Footer { states: states.collect(), sections: Vec::new() };
-        // By value: each table is let go as soon as it is written, so that the owner need not copy
-        // it any more.
+        // By value: each table is let go as soon as it is written, so that the owner need not save
+        // what changes in it any more.
         for section in sections {
-            footer.sections.push(self.write_section(section).await?);
+            let section = self.write_section(section).await?;
+            let empty = section.removals == 0 && section.records == 0;
+            if section.extent == SectionExtent::Whole || !empty {
+                footer.sections.push(section);
+            }
+        }
+        if footer.sections.is_empty() {
+            return Ok(false);
         }
         let offset = self.flushed + self.buffer.len() as u64;
         self.buffer.extend_from_slice(&footer.encode(offset));
         self.flush().await?;
-        let closed = self.writer.close().await;
-        closed.map_err(|error| Error::store("complete", &self.path, error))?;
-        Ok(())
+        if let Some(writer) = &mut self.writer {
+            let closed = writer.close().await;
+            closed.map_err(|error| Error::store("complete", &self.path, error))?;
+        }
+        Ok(true)
     }
 
-    async fn write_section(&mut self, section: FrozenSection) -> Result<Section> {
+    async fn write_section(&mut self, section: PinnedSection) -> Result<Section> {
         let offset = self.flushed + self.buffer.len() as u64;
         self.section_start = self.buffer.len();
-        let records = match section.table {
-            FrozenTable::Point(segments) => {
-                let mut records = 0;
-                for segment in segments {
-                    records += segment.len();
-                    for slot in segment.iter() {
-                        encode_point(&mut self.buffer, slot);
+        let mut counts = Counts::default();
+        let extent = match section.table {
+            PinnedTable::Point(table) => {
+                let extent = self.write_removals(&table.extent, &mut counts).await?;
+                for segment in table.segments {
+                    for slot in segment.take(table.extent.base()) {
+                        encode_point(&mut self.buffer, &slot);
+                        counts.records += 1;
                         self.flush_if_full().await?;
                     }
                 }
-                records
+                extent
             }
-            FrozenTable::Map(segments) => {
-                let mut records = 0;
-                for segment in segments {
-                    records += segment.len();
-                    for slot in segment.iter() {
-                        let (key, namespace) = slot.key_and_namespace();
-                        let entries = slot.entries();
-                        encode_map_head(&mut self.buffer, key, namespace, entries.len());
-                        for entry in entries.iter() {
-                            encode_map_entry(&mut self.buffer, entry);
-                            self.flush_if_full().await?;
-                        }
+            PinnedTable::Map(table) => {
+                let extent = self.write_removals(&table.extent, &mut counts).await?;
+                for segment in table.segments {
+                    for slot in segment.take(table.extent.base()) {
+                        self.write_map(&slot).await?;
+                        counts.records += 1;
                     }
                 }
-                records
+                extent
             }
-            FrozenTable::Timers(timers) => {
+            PinnedTable::Timers(timers) => {
                 for timer in timers.iter() {
                     encode_timer(&mut self.buffer, timer);
+                    counts.records += 1;
                     self.flush_if_full().await?;
                 }
-                timers.len()
+                SectionExtent::Whole
             }
         };
         self.section_crc32.update(&self.buffer[self.section_start..]);
         Ok(Section {
             group: section.group,
             state: section.state as u16, // an instance has at most 65,536 states
-            records: records as u64,
+            extent,
+            removals: counts.removals,
+            records: counts.records,
             offset,
             length: self.flushed + self.buffer.len() as u64 - offset,
             crc32: std::mem::take(&mut self.section_crc32).finalize(),
         })
+    }
+
+    async fn write_removals(
+        &mut self,
+        extent: &Extent,
+        counts: &mut Counts,
+    ) -> Result<SectionExtent> {
+        let Extent::Since(_, removed) = extent else { return Ok(SectionExtent::Whole) };
+        for key in removed.iter().flat_map(|keys| keys.iter()) {
+            encode_removal(&mut self.buffer, key);
+            counts.removals += 1;
+            self.flush_if_full().await?;
+        }
+        Ok(SectionExtent::Change)
+    }
+
+    async fn write_map(&mut self, slot: &MapSlot) -> Result<()> {
+        let (key, namespace) = slot.key_and_namespace();
+        let entries = slot.entries();
+        encode_map_head(&mut self.buffer, key, namespace, entries.len());
+        for entry in entries.iter() {
+            encode_map_entry(&mut self.buffer, entry);
+            self.flush_if_full().await?;
+        }
+        Ok(())
     }
 
     async fn flush_if_full(&mut self) -> Result<()> {
@@ -196,7 +275,14 @@ impl Upload {
         let piece = Bytes::from(std::mem::take(&mut self.buffer));
         self.crc32.update(&piece);
         let length = piece.len() as u64;
-        let written = self.writer.write(piece).await;
+        let writer = match &mut self.writer {
+            Some(writer) => writer,
+            None => {
+                let opened = self.store.writer(&self.path).await;
+                self.writer.insert(opened.map_err(|e| Error::store("create", &self.path, e))?)
+            }
+        };
+        let written = writer.write(piece).await;
         written.map_err(|error| Error::store("write", &self.path, error))?;
         self.flushed += length;
         Ok(())

@@ -1,7 +1,7 @@
 //! What several test files need: an instance, descriptors, one-line accesses.
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use weir_backend_heap::HeapBackendFactory;
+use weir_backend_heap::{HeapBackendFactory, HeapOptions};
 use weir_state_api::*;
 
 pub(crate) fn request(environment: &Environment) -> OpenRequest {
@@ -12,7 +12,8 @@ pub(crate) fn request(environment: &Environment) -> OpenRequest {
 }
 
 pub(crate) fn open(request: OpenRequest) -> Result<Box<dyn KeyedBackend>> {
-    block_on(HeapBackendFactory::default().open(request))
+    let options = HeapOptions::default().with_incremental_snapshots(true);
+    block_on(HeapBackendFactory::new(options).open(request))
 }
 
 pub(crate) fn descriptor(name: &str, kind: StateKind) -> StateDescriptor {

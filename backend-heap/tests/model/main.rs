@@ -69,11 +69,14 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
     ];
     let snapshots = prop_oneof![
         3 => Just(Snapshot),
-        2 => any::<usize>().prop_map(RunTask),
+        4 => any::<usize>().prop_map(RunTask),
+        // Mostly complete, so that later ones build on it.
+        4 => (any::<usize>(), prop_oneof![6 => Just(0), 1 => 1..3_u8])
+            .prop_map(|(index, news)| Notify(index, news)),
         1 => (1..=2_u16).prop_map(Restore),
     ];
     let any_operation = prop_oneof![
-        5 => points, 5 => maps, 3 => scans, 4 => timers, 2 => snapshots
+        5 => points, 5 => maps, 3 => scans, 4 => timers, 3 => snapshots
     ];
     prop::collection::vec(any_operation, 1..120)
 }

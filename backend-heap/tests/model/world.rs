@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use weir_backend_heap::HeapBackendFactory;
+use weir_backend_heap::{HeapBackendFactory, HeapOptions};
 use weir_state_api::*;
 
 use crate::support::{as_slice, contains, drain, page_to_vec, set};
@@ -42,6 +42,8 @@ pub(crate) enum Operation {
     Poll(Millis),
     Snapshot,
     RunTask(usize),
+    /// News of one of the snapshots: complete (if it is written), aborted or subsumed.
+    Notify(usize, u8),
     Restore(u16),
 }
 
@@ -91,7 +93,8 @@ pub(crate) fn open(
             .for_subtask(max_parallelism(), parallelism, subtask)
             .unwrap()
             .restore_from(handles.to_vec());
-        block_on(HeapBackendFactory::default().open(request)).unwrap()
+        let options = HeapOptions::default().with_incremental_snapshots(true);
+        block_on(HeapBackendFactory::new(options).open(request)).unwrap()
     };
     (0..parallelism).map(open).collect()
 }
@@ -191,6 +194,7 @@ impl World {
                     self.snapshots[index % count].run();
                 }
             }
+            Operation::Notify(index, news) => self.notify(index, news),
             Operation::Restore(parallelism) => {
                 let Some(snapshot) = self.snapshots.iter().rfind(|s| !s.handles.is_empty()) else {
                     return;
@@ -355,6 +359,22 @@ impl World {
         };
         let tasks = self.instances.iter_mut().map(take).collect();
         self.snapshots.push(Snapshot { model: self.model.clone(), tasks, handles: Vec::new() });
+    }
+
+    fn notify(&mut self, index: usize, news: u8) {
+        let count = self.snapshots.len();
+        if count == 0 {
+            return;
+        }
+        let number = index % count;
+        let id = CheckpointId(number as u64);
+        let news = match news {
+            0 if self.snapshots[number].handles.is_empty() => return,
+            0 => Notification::Complete(id),
+            1 => Notification::Aborted(id),
+            _ => Notification::Subsumed(id),
+        };
+        self.instances.iter_mut().for_each(|instance| instance.notify(news).unwrap());
     }
 
     /// Compares everything that the instances hold with the model; consumes the timers.

@@ -104,6 +104,12 @@ impl<T> SnapshotBases<T> {
         request.may_build_on(*id).then_some(content)
     }
 
+    /// What [`base`](SnapshotBases::base) would answer without restrictions: what is older will not be
+    /// built on any more.
+    pub fn newest(&self) -> Option<&T> {
+        self.confirmed.as_ref().map(|(_, content)| content)
+    }
+
     /// The checkpoint that [`base`](SnapshotBases::base) would answer without restrictions.
     pub fn newest_confirmed(&self) -> Option<CheckpointId> {
         self.confirmed.as_ref().map(|(id, _)| *id)

@@ -1,0 +1,299 @@
+//! A segment in its table: with the writer alone, or shared with scans and snapshots.
+//!
+//! - **Owned**: the writer's. This is the state of nearly all segments nearly all the time.
+//! - **Frozen**: a scan of the keys holds it; the next write copies the segment, or takes it back if
+//!   the scan has passed.
+//! - **Pinned**: snapshots hold it as it was, and the writer changes it in place nevertheless: it
+//!   saves the old form of an entry before the first change after the pin. So a snapshot under full
+//!   load costs memory for the entries that change meanwhile, not for the segments they lie in, and
+//!   no write copies more than one entry. The first access after the last snapshot has passed takes
+//!   the segment back.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::keyed_table::Slot;
+use crate::segment::Segment;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) enum Cell<S> {
+    Owned(Segment<S>),
+    Frozen(Arc<Segment<S>>),
+    Pinned(Arc<Mutex<Pinned<S>>>),
+}
+
+/// A segment that snapshots read while the writer changes it.
+#[derive(Debug)]
+pub(crate) struct Pinned<S> {
+    pub(crate) segment: Segment<S>,
+    pins: Vec<Pin<S>>,
+}
+
+/// What a snapshot needs of a pinned segment beside its unchanged entries.
+#[derive(Debug)]
+struct Pin<S> {
+    /// Entries of a later epoch have changed since.
+    epoch: u32,
+    /// Their former selves.
+    saved: Vec<S>,
+}
+
+impl<S> Default for Cell<S> {
+    fn default() -> Self {
+        Cell::Owned(Segment::default())
+    }
+}
+
+impl<S: Slot> Cell<S> {
+    /// The segment, if it can be read without a lock.
+    #[inline(always)]
+    pub(crate) fn readable(&self) -> Option<&Segment<S>> {
+        match self {
+            Cell::Owned(segment) => Some(segment),
+            Cell::Frozen(segment) => Some(segment),
+            Cell::Pinned(_) => None,
+        }
+    }
+
+    /// The segment, if the writer alone holds it.
+    #[inline(always)]
+    pub(crate) fn owned(&mut self) -> Option<&mut Segment<S>> {
+        match self {
+            Cell::Owned(segment) => Some(segment),
+            Cell::Frozen(_) | Cell::Pinned(_) => None,
+        }
+    }
+
+    /// The segment for writing: taken back from readers that are gone, copied for a scan that is
+    /// not. `Err` while snapshots hold it.
+    #[inline]
+    pub(crate) fn writable(&mut self) -> Result<&mut Segment<S>, &Arc<Mutex<Pinned<S>>>> {
+        if !matches!(self, Cell::Owned(_)) {
+            self.reclaim();
+        }
+        match self {
+            Cell::Owned(segment) => Ok(segment),
+            Cell::Pinned(pinned) => Err(pinned),
+            Cell::Frozen(_) => unreachable!("a frozen segment was reclaimed above"),
+        }
+    }
+
+    #[cold]
+    fn reclaim(&mut self) {
+        *self = match std::mem::take(self) {
+            Cell::Frozen(shared) => Cell::Owned(Arc::unwrap_or_clone(shared)),
+            Cell::Pinned(pinned) => match lock(&pinned).release() {
+                Some(segment) => Cell::Owned(segment),
+                None => Cell::Pinned(Arc::clone(&pinned)),
+            },
+            owned @ Cell::Owned(_) => owned,
+        }
+    }
+
+    /// Shares the segment with a scan as it is now.
+    pub(crate) fn freeze(&mut self) -> Arc<Segment<S>> {
+        if let Cell::Pinned(_) = self {
+            self.reclaim();
+        }
+        let shared = match std::mem::take(self) {
+            Cell::Owned(segment) => Arc::new(segment),
+            Cell::Frozen(shared) => shared,
+            Cell::Pinned(pinned) => {
+                // Two kinds of readers at once are rare: the scan gets a copy.
+                let copy = Arc::new(lock(&pinned).segment.clone());
+                *self = Cell::Pinned(pinned);
+                return copy;
+            }
+        };
+        *self = Cell::Frozen(Arc::clone(&shared));
+        shared
+    }
+
+    /// Shares the segment with a snapshot as it is now. Every later write carries a later epoch.
+    pub(crate) fn pin(&mut self, epoch: u32) -> View<S> {
+        let pinned = match std::mem::take(self) {
+            Cell::Owned(segment) => Arc::new(Mutex::new(Pinned { segment, pins: Vec::new() })),
+            Cell::Pinned(pinned) => pinned,
+            Cell::Frozen(shared) => {
+                *self = Cell::Frozen(Arc::clone(&shared));
+                return View::Shared(shared);
+            }
+        };
+        lock(&pinned).pins.push(Pin { epoch, saved: Vec::new() });
+        *self = Cell::Pinned(Arc::clone(&pinned));
+        View::Pinned(PinnedView { pinned, epoch })
+    }
+
+    /// Bytes of the segment itself and of entries saved for snapshots.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        match self {
+            Cell::Owned(segment) => segment.memory_bytes(),
+            Cell::Frozen(segment) => segment.memory_bytes(),
+            Cell::Pinned(pinned) => {
+                let pinned = lock(pinned);
+                let saved = pinned.pins.iter().map(|pin| {
+                    let content: usize = pin.saved.iter().map(Slot::heap_bytes).sum();
+                    pin.saved.capacity() * size_of::<S>() + content
+                });
+                pinned.segment.memory_bytes() + saved.sum::<usize>()
+            }
+        }
+    }
+
+    /// The number of entries.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Cell::Owned(segment) => segment.len(),
+            Cell::Frozen(segment) => segment.len(),
+            Cell::Pinned(pinned) => lock(pinned).segment.len(),
+        }
+    }
+}
+
+impl<S: Slot> Pinned<S> {
+    /// The former self of an entry that is about to change, if a snapshot needs it.
+    pub(crate) fn copy_for_snapshots(&self, slot: &S) -> Option<S> {
+        self.pins.iter().any(|pin| slot.epoch() <= pin.epoch).then(|| slot.clone())
+    }
+
+    /// Keeps the former self of an entry that has changed.
+    pub(crate) fn save(&mut self, former: Option<S>) {
+        let Some(former) = former else { return };
+        for pin in self.pins.iter_mut().filter(|pin| former.epoch() <= pin.epoch) {
+            pin.saved.push(former.clone());
+        }
+    }
+
+    /// The segment, once no snapshot needs it any more.
+    fn release(&mut self) -> Option<Segment<S>> {
+        self.pins.is_empty().then(|| std::mem::take(&mut self.segment))
+    }
+}
+
+/// A segment as a snapshot sees it: as it was at the pin.
+#[derive(Debug)]
+pub(crate) enum View<S> {
+    Shared(Arc<Segment<S>>),
+    Pinned(PinnedView<S>),
+}
+
+/// Lets go of its pin when it is dropped.
+#[derive(Debug)]
+pub(crate) struct PinnedView<S> {
+    pinned: Arc<Mutex<Pinned<S>>>,
+    epoch: u32,
+}
+
+impl<S: Slot> View<S> {
+    /// Takes the entries that were last changed after the epoch `base`, and lets the segment go.
+    /// Locks out the writer while it copies the slots, which are small, not what they refer to.
+    pub(crate) fn take(self, base: Option<u32>) -> Vec<S> {
+        let wanted = |slot: &&S| base.is_none_or(|base| slot.epoch() > base);
+        match self {
+            View::Shared(segment) => segment.iter().filter(wanted).cloned().collect(),
+            View::Pinned(view) => {
+                let mut pinned = lock(&view.pinned);
+                let mut entries = pinned.take_saved(view.epoch);
+                entries.retain(|slot| wanted(&slot));
+                let unchanged = pinned.segment.iter().filter(|slot| slot.epoch() <= view.epoch);
+                entries.extend(unchanged.filter(wanted).cloned());
+                entries
+            }
+        }
+    }
+}
+
+impl<S> Pinned<S> {
+    /// Ends one pin of this epoch, and returns what was saved for it.
+    fn take_saved(&mut self, epoch: u32) -> Vec<S> {
+        let found = self.pins.iter().position(|pin| pin.epoch == epoch);
+        found.map_or_else(Vec::new, |index| self.pins.swap_remove(index).saved)
+    }
+}
+
+impl<S> Drop for PinnedView<S> {
+    fn drop(&mut self) {
+        drop(lock(&self.pinned).take_saved(self.epoch));
+    }
+}
+
+/// A panic while the lock was held is not possible between two changes that belong together.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyed_table::Locator;
+    use crate::point_slot::PointSlot;
+
+    fn slot(key: u8, value: u8, epoch: u32) -> PointSlot {
+        let bytes = [key];
+        let at = Locator::with_key_hash(&bytes, weir_state_api::key_hash(&bytes), b"");
+        PointSlot::new(at, &[value], epoch)
+    }
+
+    fn insert(segment: &mut Segment<PointSlot>, slot: PointSlot) {
+        use crate::segment::Hashed;
+        segment.insert(slot.hash(), slot);
+    }
+
+    fn values(entries: &[PointSlot]) -> Vec<(u8, u8)> {
+        let mut values: Vec<_> =
+            entries.iter().map(|s| (s.key_and_namespace().0[0], s.value()[0])).collect();
+        values.sort_unstable();
+        values
+    }
+
+    #[test]
+    fn each_snapshot_sees_the_segment_as_it_was_at_its_pin() {
+        let mut cell = Cell::default();
+        (0..4).for_each(|key| insert(cell.owned().unwrap(), slot(key, 0, 1)));
+        let first = cell.pin(1);
+        let change = |cell: &mut Cell<PointSlot>, key: u8, value: u8, epoch: u32| {
+            let pinned = Arc::clone(cell.writable().unwrap_err());
+            let mut pinned = lock(&pinned);
+            let place =
+                pinned.segment.find(slot(key, 0, 0).hash(), |s| s.key_and_namespace().0 == [key]);
+            let former = pinned.segment.get(place.unwrap()).unwrap().clone();
+            let former = pinned.copy_for_snapshots(&former);
+            *pinned.segment.get_mut(place.unwrap()).unwrap() = slot(key, value, epoch);
+            pinned.save(former);
+        };
+        use crate::segment::Hashed;
+        change(&mut cell, 1, 10, 2);
+        change(&mut cell, 1, 11, 2);
+        let second = cell.pin(2);
+        change(&mut cell, 1, 20, 3);
+        change(&mut cell, 2, 20, 3);
+        assert_eq!(values(&first.take(None)), [(0, 0), (1, 0), (2, 0), (3, 0)]);
+        assert!(cell.writable().is_err(), "the second snapshot still needs it");
+        assert_eq!(values(&second.take(Some(1))), [(1, 11)], "what changed after the first");
+        assert!(cell.writable().is_ok(), "taken back");
+    }
+
+    #[test]
+    fn a_snapshot_that_is_given_up_lets_go() {
+        let mut cell: Cell<PointSlot> = Cell::default();
+        drop(cell.pin(1));
+        assert!(cell.writable().is_ok());
+    }
+
+    #[test]
+    fn a_scan_keeps_what_it_froze_and_the_last_reader_gives_it_back() {
+        let mut cell = Cell::default();
+        insert(cell.owned().unwrap(), slot(1, 1, 1));
+        let frozen = cell.freeze();
+        let view = cell.pin(1);
+        insert(cell.writable().unwrap(), slot(2, 2, 2));
+        assert_eq!((frozen.len(), cell.len()), (1, 2));
+        assert_eq!(values(&view.take(None)), [(1, 1)]);
+        let pinned = cell.pin(2);
+        let copy = cell.freeze();
+        assert_eq!(copy.len(), 2);
+        drop(pinned);
+        drop(frozen);
+        assert!(cell.writable().is_ok());
+    }
+}
