@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_backend_heap::HeapBackendFactory;
-use weir_state_api::{BackendFactory, CheckpointId, Clock, MaxParallelism, SystemClock};
+use weir_state_api::{
+    BackendFactory, CheckpointId, Clock, MaxParallelism, RestoreMode, SystemClock,
+};
 
 use crate::report::Progress;
 use crate::storage::Storage;
@@ -82,6 +84,11 @@ pub struct JobConfig {
     pub restart: RestartStrategy,
     /// Where the job starts.
     pub restore: RestoreFrom,
+    /// Whether the checkpoint it starts from becomes its own. Default [`Claim`](RestoreMode::Claim):
+    /// it is built upon, and deleted once later ones are complete. With
+    /// [`NoClaim`](RestoreMode::NoClaim) it stays: it is marked in the store (`kept/`), no run deletes
+    /// it, and the first checkpoint of this one shares nothing with it.
+    pub restore_mode: RestoreMode,
     /// Records per batch in channels. Default 512. Larger batches cost latency and memory, smaller
     /// ones throughput.
     pub batch_size: usize,
@@ -104,6 +111,7 @@ impl Default for JobConfig {
             checkpoints: CheckpointConfig::default(),
             restart: RestartStrategy::default(),
             restore: RestoreFrom::default(),
+            restore_mode: RestoreMode::default(),
             batch_size: 512,
             channel_capacity: 8,
             clock: Arc::new(SystemClock),
@@ -121,6 +129,7 @@ impl fmt::Debug for JobConfig {
             .field("checkpoints", &self.checkpoints)
             .field("restart", &self.restart)
             .field("restore", &self.restore)
+            .field("restore_mode", &self.restore_mode)
             .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,6 @@
 //! The checkpoint coordinator of one attempt: triggers, collects, completes, gives up.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -8,28 +8,16 @@ use std::time::{Duration, Instant};
 
 use weir_state_api::{CheckpointId, Error, ErrorKind, Result};
 
-use crate::checkpoint::{CheckpointStore, Epoch, JobCheckpoint, TaskSnapshot};
+use crate::checkpoint::{CheckpointStore, JobCheckpoint, TaskSnapshot};
 use crate::config::{CheckpointConfig, JobConfig};
+use crate::history::History;
 use crate::inbox::Control;
+use crate::record::Barrier;
 use crate::report::{CheckpointStats, Progress};
 use crate::task::{Attempt, NodeKind, StartedTask, TaskId, TaskMessage};
 
 /// How often waiting is interrupted to report progress.
 const TICK: Duration = Duration::from_millis(100);
-
-/// What outlives an attempt: the job's history.
-pub(crate) struct History {
-    pub(crate) store: CheckpointStore,
-    pub(crate) epoch: Epoch,
-    pub(crate) next_id: CheckpointId,
-    /// Complete checkpoints that are kept, oldest first.
-    pub(crate) retained: VecDeque<JobCheckpoint>,
-    /// Checkpoints whose metadata cannot be read; left for a person to look at.
-    pub(crate) unreadable: HashSet<CheckpointId>,
-    pub(crate) completed: Vec<CheckpointStats>,
-    pub(crate) failed: u32,
-    pub(crate) restarts: u32,
-}
 
 /// A checkpoint on its way.
 struct Pending {
@@ -176,9 +164,10 @@ impl<'a> Coordinator<'a> {
                 records_read: self.attempt.counters.read.load(Relaxed),
                 records_written: self.attempt.counters.written.load(Relaxed),
                 checkpoints: self.history.completed.len() as u64,
-                latest: self.history.retained.back().map(|checkpoint| checkpoint.id),
+                latest: self.history.retained.back().copied(),
                 last_checkpoint: self.history.completed.last().copied(),
                 restarts: self.history.restarts,
+                objects: self.history.collector.counts(),
             });
         }));
         told.map_err(|_| Error::new(ErrorKind::InvalidUsage, "the progress callback panicked"))
@@ -202,7 +191,9 @@ impl<'a> Coordinator<'a> {
             longest_hold: Duration::ZERO,
         });
         tracing::debug!(checkpoint = id.0, last, "triggered");
-        self.post(|kind| kind == NodeKind::Source, Control::Trigger(id));
+        let reuse_from = self.history.collector.begin(id);
+        let barrier = Barrier { checkpoint: id, reuse_from };
+        self.post(|kind| kind == NodeKind::Source, Control::Trigger(barrier));
     }
 
     fn message(&mut self, message: TaskMessage) -> Result<()> {
@@ -234,11 +225,12 @@ impl<'a> Coordinator<'a> {
         result: Result<Box<TaskSnapshot>>,
         held: Duration,
     ) -> Result<()> {
-        let Some(pending) = &mut self.pending else { return Ok(()) };
-        if pending.id != checkpoint {
-            // Late news of a checkpoint that was given up; its objects are left to the collector.
+        let pending = self.pending.as_mut().filter(|pending| pending.id == checkpoint);
+        let Some(pending) = pending else {
+            // Late news of a checkpoint that was given up; what was written meanwhile is garbage.
+            self.history.collector.given_up(checkpoint);
             return Ok(());
-        }
+        };
         match result {
             Err(error) => self.give_up(&error),
             Ok(part) => {
@@ -253,6 +245,7 @@ impl<'a> Coordinator<'a> {
         let Some(pending) = self.pending.take() else { return Ok(()) };
         tracing::warn!(checkpoint = pending.id.0, %error, "checkpoint given up");
         self.history.failed += 1;
+        self.history.collector.given_up(pending.id);
         self.failures_in_a_row += 1;
         self.post(|_| true, Control::Abort(pending.id));
         if self.failures_in_a_row > self.checkpoints().tolerable_failures {
@@ -277,28 +270,34 @@ impl<'a> Coordinator<'a> {
             finished: pending.last,
             tasks: parts,
         };
-        let committed = self
-            .attempt
-            .runtime
-            .block_on(self.history.store.commit(&checkpoint, self.history.epoch));
-        if let Err(error) = committed {
-            if matches!(error.kind(), ErrorKind::Fenced | ErrorKind::Indeterminate) {
-                // Going on could commit twice or lose: only a fresh look at the store can tell.
+        let committed = self.history.collector.admit(&checkpoint).and_then(|new_bytes| {
+            let commit = self.history.store.commit(&checkpoint, self.history.epoch);
+            self.attempt.runtime.block_on(commit).map(|()| new_bytes)
+        });
+        let new_bytes = match committed {
+            Ok(new_bytes) => new_bytes,
+            // Going on could commit twice or lose: only a fresh look at the store can tell.
+            Err(error) if matches!(error.kind(), ErrorKind::Fenced | ErrorKind::Indeterminate) => {
                 return Err(error);
             }
-            self.pending = Some(Pending { parts: HashMap::new(), ..pending });
-            return self.give_up(&error);
-        }
+            Err(error) => {
+                self.pending = Some(Pending { parts: HashMap::new(), ..pending });
+                return self.give_up(&error);
+            }
+        };
         self.failures_in_a_row = 0;
         let stats = CheckpointStats {
             id: pending.id,
             duration: pending.begun.elapsed(),
             longest_hold: pending.longest_hold,
             bytes: checkpoint.total_bytes(),
+            new_bytes,
         };
-        tracing::info!(checkpoint = stats.id.0, ?stats.duration, stats.bytes, "complete");
+        let CheckpointStats { duration, bytes, .. } = stats;
+        tracing::info!(checkpoint = stats.id.0, ?duration, bytes, new_bytes, "complete");
         self.history.completed.push(stats);
-        self.history.retained.push_back(checkpoint);
+        self.history.retained.push_back(checkpoint.id);
+        self.history.collector.completed(&checkpoint);
         self.post(|_| true, Control::Complete(pending.id));
         self.subsume();
         if pending.last {
@@ -311,18 +310,16 @@ impl<'a> Coordinator<'a> {
     fn subsume(&mut self) {
         while self.history.retained.len() > self.checkpoints().retained.max(1) {
             if let Some(oldest) = self.history.retained.pop_front() {
-                self.post(|_| true, Control::Subsumed(oldest.id));
+                self.post(|_| true, Control::Subsumed(oldest));
+                self.history.collector.subsume(oldest);
             }
         }
-        let History { store, retained, unreadable, next_id, .. } = &mut *self.history;
-        let retained = retained.make_contiguous();
-        let collected =
-            self.attempt.runtime.block_on(store.collect(retained, unreadable, *next_id));
-        match collected {
-            Ok(count) => tracing::debug!(count, "objects collected"),
-            // The next collection finds them again.
-            Err(error) => tracing::warn!(%error, "collection failed"),
+        if let Err(error) = self.attempt.runtime.block_on(self.history.collector.collect()) {
+            // The next collection finds what is left.
+            tracing::warn!(%error, "collection failed");
         }
+        let counts = self.history.collector.counts();
+        tracing::debug!(?counts, "collected");
     }
 }
 

@@ -9,13 +9,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use weir_state_api::{CheckpointId, Error, ErrorKind, Result};
 
-use crate::record::Element;
+use crate::record::{Barrier, Element};
 
 /// News from the coordinator to a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Control {
     /// Start this checkpoint (sources only).
-    Trigger(CheckpointId),
+    Trigger(Barrier),
     /// The checkpoint is complete everywhere.
     Complete(CheckpointId),
     /// The checkpoint will never complete.

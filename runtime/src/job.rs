@@ -1,18 +1,18 @@
 //! Running a job: attempts, recovery, the report.
 
-use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use weir_state_api::{
-    CheckpointId, Environment, Error, ErrorKind, KeyGroupRange, Result, TokioSpawner,
+    CheckpointId, Environment, Error, ErrorKind, KeyGroupRange, RestoreMode, Result, TokioSpawner,
 };
 
 use crate::checkpoint::{CheckpointStore, JobCheckpoint};
 use crate::config::{JobConfig, RestoreFrom};
-use crate::coordinator::{Coordinator, History};
+use crate::coordinator::Coordinator;
 use crate::graph::JobGraph;
+use crate::history::History;
 use crate::report::JobReport;
 use crate::task::{Attempt, Counters, Gate, NodeKind};
 
@@ -60,8 +60,16 @@ struct Job<'a> {
 impl Job<'_> {
     fn run(&self) -> Result<JobReport> {
         let store = CheckpointStore::new(self.config.storage.operator.clone());
-        let mut history = self.history(store)?;
-        let start = self.starting_point(&history)?;
+        let owner = uuid::Uuid::new_v4().simple().to_string();
+        // Claim first, look second: what an older run completes after this look is fenced.
+        let epoch = self.runtime.block_on(store.claim_epoch(&owner))?;
+        let complete = self.runtime.block_on(store.complete())?;
+        let start = self.starting_point(&store, &complete)?;
+        if let (Some(start), RestoreMode::NoClaim) = (&start, self.config.restore_mode) {
+            // Before anything of this run could push it out.
+            self.runtime.block_on(store.keep(start.id))?;
+        }
+        let mut history = self.runtime.block_on(History::load(store, epoch, &complete))?;
         let restored_from = start.as_ref().map(|checkpoint| checkpoint.id);
         let counters = Arc::new(Counters::default());
         let begun = Instant::now();
@@ -122,36 +130,19 @@ impl Job<'_> {
             restarts: history.restarts,
             failed_checkpoints: history.failed,
             checkpoints: history.completed.clone(),
+            unreadable: history.unreadable.clone(),
+            objects: history.collector.counts(),
         }
     }
 
-    /// Takes the store over from former runs and learns what they completed.
-    fn history(&self, store: CheckpointStore) -> Result<History> {
-        let owner = uuid::Uuid::new_v4().simple().to_string();
-        // Claim first, look second: what an older run completes after this look is fenced.
-        let epoch = self.runtime.block_on(store.claim_epoch(&owner))?;
-        let mut history = History {
-            store,
-            epoch,
-            next_id: epoch.first_checkpoint(),
-            retained: VecDeque::new(),
-            unreadable: HashSet::new(),
-            completed: Vec::new(),
-            failed: 0,
-            restarts: 0,
-        };
-        self.runtime.block_on(history.load())?;
-        Ok(history)
-    }
-
-    fn starting_point(&self, history: &History) -> Result<Option<Arc<JobCheckpoint>>> {
-        let newest_complete = history
-            .retained
-            .back()
-            .map(|checkpoint| checkpoint.id)
-            .max(history.unreadable.iter().copied().max());
-        let id = match (self.config.restore, newest_complete) {
-            (RestoreFrom::Fresh, Some(newest)) => {
+    /// The checkpoint to start from, of those that are complete.
+    fn starting_point(
+        &self,
+        store: &CheckpointStore,
+        complete: &[CheckpointId],
+    ) -> Result<Option<Arc<JobCheckpoint>>> {
+        let id = match (self.config.restore, complete.last()) {
+            (RestoreFrom::Fresh, Some(&newest)) => {
                 return Err(Error::new(
                     ErrorKind::InvalidUsage,
                     "the store holds complete checkpoints",
@@ -160,11 +151,11 @@ impl Job<'_> {
                 .advice("restore the latest one, or give the new job an empty store"));
             }
             (RestoreFrom::Fresh, None) | (RestoreFrom::Latest, None) => return Ok(None),
-            (RestoreFrom::Latest, Some(newest)) => newest,
+            (RestoreFrom::Latest, Some(&newest)) => newest,
             (RestoreFrom::Checkpoint(id), _) => id,
         };
-        // Read again even if it is in the history: a damaged one must be reported, not skipped.
-        let checkpoint = self.runtime.block_on(history.store.read(id))?;
+        // A damaged one is reported, not skipped.
+        let checkpoint = self.runtime.block_on(store.read(id))?;
         self.check(&checkpoint)?;
         Ok(Some(Arc::new(checkpoint)))
     }
@@ -227,8 +218,18 @@ impl Job<'_> {
         on_running: impl FnOnce(),
     ) -> Result<()> {
         let (sender, messages) = std::sync::mpsc::channel();
+        let name: Arc<str> = uuid::Uuid::new_v4().simple().to_string().into();
+        history.collector.attempt_starts(name.clone());
+        // What this run has completed itself is its own in any case.
+        let own =
+            |checkpoint: &Arc<JobCheckpoint>| checkpoint.id >= history.epoch.first_checkpoint();
+        let restore_mode = match &restored {
+            Some(checkpoint) if !own(checkpoint) => self.config.restore_mode,
+            _ => RestoreMode::Claim,
+        };
         let attempt = Attempt {
-            name: uuid::Uuid::new_v4().simple().to_string().into(),
+            name,
+            epoch: history.epoch,
             parallelism: self.config.parallelism,
             max_parallelism: self.config.max_parallelism,
             batch_size: self.config.batch_size,
@@ -241,6 +242,7 @@ impl Job<'_> {
             ),
             runtime: self.runtime.clone(),
             restored,
+            restore_mode,
             messages: sender,
             gate: Arc::new(Gate::default()),
             counters,
@@ -272,43 +274,6 @@ impl Job<'_> {
         }
         Coordinator::new(self.graph.name(), &self.config, &attempt, tasks, messages, history)
             .run(on_running)
-    }
-}
-
-impl History {
-    /// Learns from the store which checkpoints are complete.
-    async fn load(&mut self) -> Result<()> {
-        for id in self.store.complete().await? {
-            match self.store.read(id).await {
-                Ok(checkpoint) => self.retained.push_back(checkpoint),
-                Err(error) if error.is_retryable() => return Err(error),
-                Err(error) => {
-                    tracing::warn!(checkpoint = id.0, %error, "unreadable, left alone");
-                    self.unreadable.insert(id);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Where an attempt starts after a failure: at the newest checkpoint that this run has
-    /// completed (only the store knows: an answer may have been lost), otherwise where the run
-    /// itself started. A damaged one is an error: its output is published already, so silently
-    /// starting before it would publish that again.
-    async fn recovery_point(
-        &mut self,
-        start: Option<&Arc<JobCheckpoint>>,
-    ) -> Result<Option<Arc<JobCheckpoint>>> {
-        // A run that was overtaken must not publish again what the newer one is about to repeat.
-        self.store.check_epoch(self.epoch).await?;
-        let first = self.epoch.first_checkpoint();
-        let newest = self.store.complete().await?.into_iter().rfind(|&id| id >= first);
-        let Some(newest) = newest else { return Ok(start.cloned()) };
-        let checkpoint = self.store.read(newest).await?;
-        if self.retained.back().is_none_or(|last| last.id < newest) {
-            self.retained.push_back(checkpoint.clone());
-        }
-        Ok(Some(Arc::new(checkpoint)))
     }
 }
 

@@ -118,7 +118,7 @@
 //! |---|---|
 //! | `graph.rs`, `operator.rs`, `source.rs`, `sink/`, `window/` | what users write |
 //! | `config.rs`, `job.rs`, `report.rs`, `storage.rs` | running a job |
-//! | `coordinator.rs`, `checkpoint/` | checkpoints: protocol, metadata, epochs, collection |
+//! | `coordinator.rs`, `history.rs`, `checkpoint/` | checkpoints: protocol, metadata, epochs, layout, collection |
 //! | `task/` | the threads: sources, keyed operators, sinks; alignment and watermarks |
 //! | `inbox.rs`, `output.rs`, `record.rs` | channels and what they carry |
 //!
@@ -130,6 +130,7 @@ mod checkpoint;
 mod config;
 mod coordinator;
 mod graph;
+mod history;
 mod inbox;
 mod job;
 mod operator;

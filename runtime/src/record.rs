@@ -22,13 +22,21 @@ pub struct Record<T> {
     pub value: T,
 }
 
+/// Divides what belongs to a checkpoint from what does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Barrier {
+    pub(crate) checkpoint: CheckpointId,
+    /// The oldest checkpoint that stays until this one has ended: what it may build on.
+    pub(crate) reuse_from: CheckpointId,
+}
+
 /// Signals that flow in order with the records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Signal {
     /// No record with a smaller or equal event time follows.
     Watermark(Millis),
     /// All records before belong to the checkpoint, none after.
-    Barrier(CheckpointId),
+    Barrier(Barrier),
     /// Nothing follows.
     End,
 }

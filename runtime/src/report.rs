@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use weir_state_api::CheckpointId;
+use weir_state_api::{CheckpointId, ObjectCounts};
 
 /// Numbers of a running job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -20,6 +20,8 @@ pub struct Progress {
     pub last_checkpoint: Option<CheckpointStats>,
     /// Recoveries so far.
     pub restarts: u32,
+    /// What kept checkpoints name, and what the collector has deleted.
+    pub objects: ObjectCounts,
 }
 
 /// One completed checkpoint.
@@ -32,8 +34,10 @@ pub struct CheckpointStats {
     /// The longest time it held a task's thread: pinning state, or preparing a sink's output (which
     /// a file sink syncs to the disk). Waiting for full channels is not counted.
     pub longest_hold: Duration,
-    /// Bytes of all objects it needs.
+    /// Bytes of all objects it needs, each once.
     pub bytes: u64,
+    /// Bytes among them that no kept checkpoint had named before: what it added to the store.
+    pub new_bytes: u64,
 }
 
 /// What a finished run did.
@@ -61,4 +65,9 @@ pub struct JobReport {
     pub failed_checkpoints: u32,
     /// Checkpoints completed by the run, oldest first.
     pub checkpoints: Vec<CheckpointStats>,
+    /// Complete checkpoints that could not be read when the run started. They are left alone, and with
+    /// them all older objects that they may share.
+    pub unreadable: Vec<CheckpointId>,
+    /// What kept checkpoints name, and what the collector has deleted.
+    pub objects: ObjectCounts,
 }

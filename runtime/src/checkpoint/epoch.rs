@@ -12,6 +12,7 @@
 
 use weir_state_api::{CheckpointId, Error, ErrorKind, Result};
 
+use super::layout;
 use super::store::CheckpointStore;
 
 const FOLDER: &str = "epochs/";
@@ -24,7 +25,7 @@ const MAX_TRIES: u32 = 100;
 
 /// The number of a run of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Epoch(u64);
+pub struct Epoch(pub(super) u64);
 
 impl Epoch {
     /// The first checkpoint number of this run.
@@ -94,21 +95,19 @@ impl CheckpointStore {
     /// The newest run that has left anything: a claim, or a checkpoint's folder. A store whose claims
     /// were lost or not copied along must not give old numbers out again.
     async fn newest_trace(&self) -> Result<Option<Epoch>> {
-        let paths = self.paths_under("").await?;
-        let of_checkpoint = |path: &String| Self::id_of(path).map(|id| Epoch(Epoch::split(id).0));
-        Ok(paths
-            .iter()
-            .filter_map(|path| Self::epoch_of(path).or_else(|| of_checkpoint(path)))
-            .max())
+        let names = self.names_in("").await?;
+        let checkpoints = names.iter().filter_map(|name| layout::parse_checkpoint_folder(name));
+        let of_checkpoints = checkpoints.map(|id| Epoch(Epoch::split(id).0)).max();
+        Ok(of_checkpoints.max(self.newest_epoch().await?))
     }
 
     async fn newest_epoch(&self) -> Result<Option<Epoch>> {
-        let paths = self.paths_under(FOLDER).await?;
-        Ok(paths.iter().filter_map(|path| Self::epoch_of(path)).max())
+        Ok(self.epochs().await?.into_iter().max())
     }
 
-    fn epoch_of(path: &str) -> Option<Epoch> {
-        path.strip_prefix(FOLDER)?.parse().ok().map(Epoch)
+    async fn epochs(&self) -> Result<Vec<Epoch>> {
+        let names = self.names_in(FOLDER).await?;
+        Ok(names.iter().filter_map(|name| name.parse().ok().map(Epoch)).collect())
     }
 
     /// Whether the epoch is ours.
@@ -125,11 +124,10 @@ impl CheckpointStore {
     }
 
     async fn forget_epochs_before(&self, epoch: Epoch) {
-        let Ok(paths) = self.paths_under(FOLDER).await else { return };
-        for path in paths {
-            if Self::epoch_of(&path).is_some_and(|old| old < epoch)
-                && let Err(error) = self.operator().delete(&path).await
-            {
+        let Ok(epochs) = self.epochs().await else { return };
+        for old in epochs.into_iter().filter(|&old| old < epoch) {
+            let path = old.path();
+            if let Err(error) = self.operator().delete(&path).await {
                 tracing::debug!(%error, path, "an old epoch stays; the next run tries again");
             }
         }

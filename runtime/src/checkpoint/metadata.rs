@@ -1,8 +1,10 @@
 //! The metadata of a completed checkpoint: one small object that names everything else.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 use weir_state_api::frame::Frame;
-use weir_state_api::{CheckpointId, OperatorState, Result, SnapshotHandle};
+use weir_state_api::{CheckpointId, ObjectRef, OperatorState, Result, SnapshotHandle};
 
 /// What one subtask contributed to a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,22 +69,18 @@ impl JobCheckpoint {
         self.tasks.iter().filter(move |task| task.operator == operator)
     }
 
-    /// Paths of all objects that a restore needs.
-    pub fn objects(&self) -> impl Iterator<Item = &str> {
-        self.tasks
-            .iter()
-            .filter_map(|task| task.keyed.as_ref())
-            .flat_map(|handle| &handle.objects)
-            .map(|object| object.path.as_str())
+    /// All objects that a restore needs. One that the handles of several subtasks name comes several
+    /// times.
+    pub fn objects(&self) -> impl Iterator<Item = &ObjectRef> {
+        let handles = self.tasks.iter().filter_map(|task| task.keyed.as_ref());
+        handles.flat_map(|handle| &handle.objects)
     }
 
-    /// Bytes of all objects.
+    /// Bytes of all objects, each counted once.
     pub fn total_bytes(&self) -> u64 {
-        self.tasks
-            .iter()
-            .filter_map(|task| task.keyed.as_ref())
-            .map(SnapshotHandle::total_bytes)
-            .sum()
+        let mut seen = HashSet::new();
+        let distinct = self.objects().filter(|object| seen.insert(object.path.as_str()));
+        distinct.map(|object| object.length).sum()
     }
 }
 

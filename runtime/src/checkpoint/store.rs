@@ -1,20 +1,17 @@
-//! Where checkpoints live: one folder each, committed by one conditional write.
-//!
-//! ```text
-//! chk-00002-000000007/             objects of checkpoint 7 of run 2, written by the backends
-//! chk-00002-000000007/metadata     JobCheckpoint; its existence makes the checkpoint complete
-//! ```
+//! The checkpoints of a job in its store: found, read, completed by one conditional write.
 //!
 //! The metadata is created if absent, and then the run's epoch is checked (see `epoch.rs`), so of
 //! two runs that think they own the job only the newer one publishes. Objects have names that are
-//! never reused, so a run that died leaves nothing that another one could take for its own.
+//! never reused, so a run that died leaves nothing that another one could take for its own. What lies
+//! where is in `layout.rs`, what is deleted in `collector.rs`.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use opendal::Operator;
 use weir_state_api::{CheckpointId, Error, ErrorKind, Result};
 
 use super::epoch::Epoch;
+use super::layout;
 use super::metadata::JobCheckpoint;
 
 /// The checkpoints of one job in an object store.
@@ -36,8 +33,7 @@ impl CheckpointStore {
 
     /// The folder of a checkpoint.
     pub fn directory(id: CheckpointId) -> String {
-        let (epoch, number) = Epoch::split(id);
-        format!("chk-{epoch:05}-{number:09}/")
+        layout::checkpoint_folder(id)
     }
 
     /// The checkpoint whose folder has this name (with or without a `/` at its end).
@@ -50,43 +46,55 @@ impl CheckpointStore {
     /// assert_eq!(CheckpointStore::parse_directory("elsewhere"), None);
     /// ```
     pub fn parse_directory(name: &str) -> Option<CheckpointId> {
-        let (epoch, number) = name.strip_prefix("chk-")?.trim_end_matches('/').split_once('-')?;
-        Epoch::join(epoch.parse().ok()?, number.parse().ok()?)
+        layout::parse_checkpoint_folder(name)
     }
 
-    fn metadata_path(id: CheckpointId) -> String {
-        format!("{}metadata", Self::directory(id))
+    /// The objects below a folder, at any depth, with their lengths as far as the store tells.
+    pub(super) async fn objects_under(&self, folder: &str) -> Result<Vec<(String, u64)>> {
+        let entries = self.list(folder, true).await?;
+        let objects = entries.into_iter().map(opendal::Entry::into_parts);
+        Ok(objects
+            .filter(|(path, _)| !path.ends_with('/'))
+            .map(|(path, metadata)| (path, metadata.content_length()))
+            .collect())
     }
 
-    pub(crate) fn id_of(path: &str) -> Option<CheckpointId> {
-        Self::parse_directory(path.split_once('/')?.0)
+    /// The names right below a folder; those of folders end in `/`. One request for a thousand.
+    pub(super) async fn names_in(&self, folder: &str) -> Result<Vec<String>> {
+        let entries = self.list(folder, false).await?;
+        let names = entries.iter().filter_map(|entry| entry.path().strip_prefix(folder));
+        Ok(names.filter(|name| !name.is_empty()).map(String::from).collect())
     }
 
-    /// The objects below a folder, at any depth.
-    pub(crate) async fn paths_under(&self, folder: &str) -> Result<Vec<String>> {
-        let entries = match self.operator.list_with(folder).recursive(true).await {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == opendal::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(Error::store("list", folder, error)),
-        };
-        let paths = entries.iter().map(opendal::Entry::path);
-        Ok(paths.filter(|path| !path.ends_with('/')).map(String::from).collect())
+    async fn list(&self, folder: &str, recursive: bool) -> Result<Vec<opendal::Entry>> {
+        match self.operator.list_with(folder).recursive(recursive).await {
+            Ok(entries) => Ok(entries),
+            Err(error) if error.kind() == opendal::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(Error::store("list", folder, error)),
+        }
     }
 
     /// The complete checkpoints, oldest first.
     ///
+    /// Costs one listing of the names at the top, and one question for each checkpoint folder; there
+    /// are few, because what checkpoints share lies elsewhere.
+    ///
     /// # Errors
-    /// Those of listing.
+    /// Those of the store.
     pub async fn complete(&self) -> Result<Vec<CheckpointId>> {
-        let mut ids: Vec<_> = self
-            .paths_under("")
-            .await?
-            .iter()
-            .filter(|path| path.ends_with("/metadata"))
-            .filter_map(|path| Self::id_of(path))
-            .collect();
+        let names = self.names_in("").await?;
+        let mut ids: Vec<_> =
+            names.iter().filter_map(|name| layout::parse_checkpoint_folder(name)).collect();
         ids.sort();
-        Ok(ids)
+        let mut complete = Vec::new();
+        for id in ids {
+            let path = layout::metadata_path(id);
+            let exists = self.operator.exists(&path).await;
+            if exists.map_err(|error| Error::store("look for a checkpoint", &path, error))? {
+                complete.push(id);
+            }
+        }
+        Ok(complete)
     }
 
     /// Reads a complete checkpoint.
@@ -96,7 +104,7 @@ impl CheckpointStore {
     /// [`Incompatible`](ErrorKind::Incompatible), naming the metadata object and the other complete
     /// checkpoints.
     pub async fn read(&self, id: CheckpointId) -> Result<JobCheckpoint> {
-        let path = Self::metadata_path(id);
+        let path = layout::metadata_path(id);
         let checkpoint = match self.operator.read(&path).await {
             Ok(bytes) => JobCheckpoint::from_bytes(&bytes.to_bytes(), &path),
             Err(error) => Err(Error::store("read the checkpoint's metadata", &path, error)),
@@ -136,7 +144,7 @@ impl CheckpointStore {
     }
 
     async fn create_metadata(&self, checkpoint: &JobCheckpoint) -> Result<()> {
-        let path = Self::metadata_path(checkpoint.id);
+        let path = layout::metadata_path(checkpoint.id);
         let bytes = checkpoint.to_bytes();
         let written = self.operator.write_with(&path, bytes).if_not_exists(true).await;
         let Err(error) = written else { return Ok(()) };
@@ -161,36 +169,24 @@ impl CheckpointStore {
         }
     }
 
-    /// Deletes everything that no retained checkpoint needs: first the metadata of checkpoints that
-    /// are not retained, then objects that none of `retained` names. Folders from `running` on are
-    /// left alone (a running checkpoint's objects are not named anywhere yet), and so are those of
-    /// `untouched` checkpoints. Returns the number of objects deleted.
+    /// Marks a complete checkpoint so that it and its objects stay, whatever runs of the job do. Who
+    /// deletes the mark gives it to the next run.
     ///
     /// # Errors
-    /// Those of the store; what is left is found by the next collection.
-    pub async fn collect(
-        &self,
-        retained: &[JobCheckpoint],
-        untouched: &HashSet<CheckpointId>,
-        running: CheckpointId,
-    ) -> Result<usize> {
-        let doomed = unreachable_paths(&self.paths_under("").await?, retained, untouched, running);
-        for path in &doomed {
-            self.operator
-                .delete(path)
-                .await
-                .map_err(|error| Error::store("delete an object", path, error))?;
-        }
-        for id in doomed.iter().filter_map(|path| Self::id_of(path)).collect::<HashSet<_>>() {
-            if !retained.iter().any(|checkpoint| checkpoint.id == id) {
-                // On stores with real folders an empty one is left; elsewhere this does nothing.
-                let directory = Self::directory(id);
-                if let Err(error) = self.operator.delete(&directory).await {
-                    tracing::debug!(%error, directory, "an empty folder stays");
-                }
-            }
-        }
-        Ok(doomed.len())
+    /// Those of the store.
+    pub async fn keep(&self, id: CheckpointId) -> Result<()> {
+        let path = layout::kept_path(id);
+        let written = self.operator.write(&path, Vec::<u8>::new()).await;
+        written.map(drop).map_err(|error| Error::store("mark a checkpoint as kept", &path, error))
+    }
+
+    /// The checkpoints that are marked to stay.
+    ///
+    /// # Errors
+    /// Those of listing.
+    pub async fn kept(&self) -> Result<BTreeSet<CheckpointId>> {
+        let names = self.names_in(layout::KEPT).await?;
+        Ok(names.iter().filter_map(|name| layout::parse_checkpoint_folder(name)).collect())
     }
 }
 
@@ -201,87 +197,27 @@ fn unknown_outcome(id: CheckpointId, source: Error) -> Error {
         .advice("look into the store again before acting on either assumption")
 }
 
-/// The decision of the collector: everything that is not reachable, metadata first.
-fn unreachable_paths(
-    paths: &[String],
-    retained: &[JobCheckpoint],
-    untouched: &HashSet<CheckpointId>,
-    running: CheckpointId,
-) -> Vec<String> {
-    let reachable: HashSet<&str> = retained.iter().flat_map(JobCheckpoint::objects).collect();
-    let is_retained = |id: CheckpointId| retained.iter().any(|checkpoint| checkpoint.id == id);
-    let is_metadata = |path: &str| path.ends_with("/metadata");
-    let mut doomed: Vec<String> = paths
-        .iter()
-        .filter(|path| {
-            let Some(id) = CheckpointStore::id_of(path) else { return false };
-            let needed =
-                if is_metadata(path) { is_retained(id) } else { reachable.contains(path.as_str()) };
-            id < running && !needed && !untouched.contains(&id)
-        })
-        .cloned()
-        .collect();
-    doomed.sort_by_key(|path| !is_metadata(path));
-    doomed
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::TaskSnapshot;
-    use weir_state_api::*;
+    use crate::checkpoint::collector::Collector;
+    use weir_state_api::{Environment, block_on};
 
-    fn checkpoint(id: u64, objects: &[&str]) -> JobCheckpoint {
-        let instance = OpenRequest::new(Environment::in_memory(), "o", CodecId::new("k", 1));
-        let request = SnapshotRequest::checkpoint(CheckpointId(id), "");
-        let mut keyed = SnapshotHandle::new("b", 1, &instance, &request);
-        keyed.objects = objects.iter().map(|path| ObjectRef::new(*path, 1, 0)).collect();
+    fn checkpoint(id: u64) -> JobCheckpoint {
         JobCheckpoint {
             job: "j".into(),
             id: CheckpointId(id),
             attempt: "me".into(),
             parallelism: 1,
             finished: false,
-            tasks: vec![TaskSnapshot {
-                operator: "o".into(),
-                subtask: 0,
-                state: OperatorState::new(),
-                keyed: Some(keyed),
-            }],
+            tasks: Vec::new(),
         }
-    }
-
-    #[test]
-    fn only_unreachable_objects_of_finished_checkpoints_go_metadata_first() {
-        let paths: Vec<String> = [
-            "chk-00000-000000001/a",
-            "chk-00000-000000001/shared",
-            "chk-00000-000000001/metadata",
-            "chk-00000-000000002/aborted",
-            "chk-00000-000000003/b",
-            "chk-00000-000000003/metadata",
-            "chk-00000-000000004/being-written",
-            "chk-00000-000000000/unreadable",
-            "somebody-elses/file",
-        ]
-        .map(String::from)
-        .into();
-        let retained = [checkpoint(3, &["chk-00000-000000003/b", "chk-00000-000000001/shared"])];
-        let untouched = HashSet::from([CheckpointId(0)]);
-        assert_eq!(
-            unreachable_paths(&paths, &retained, &untouched, CheckpointId(4)),
-            [
-                "chk-00000-000000001/metadata",
-                "chk-00000-000000001/a",
-                "chk-00000-000000002/aborted"
-            ]
-        );
     }
 
     #[test]
     fn of_two_runs_one_completes_a_number_and_repeating_is_harmless() {
         let store = CheckpointStore::new(Environment::in_memory().store);
-        let mine = checkpoint(1, &[]);
+        let mine = checkpoint(1);
         let theirs = JobCheckpoint { attempt: "they".into(), ..mine.clone() };
         let epoch = block_on(store.claim_epoch("me")).unwrap();
         block_on(store.commit(&mine, epoch)).unwrap();
@@ -295,18 +231,21 @@ mod tests {
     fn an_overtaken_run_completes_nothing_and_reusing_a_collected_number_does_not_help() {
         let store = CheckpointStore::new(Environment::in_memory().store);
         let old = block_on(store.claim_epoch("old")).unwrap();
-        block_on(store.commit(&checkpoint(1, &[]), old)).unwrap();
+        block_on(store.commit(&checkpoint(1), old)).unwrap();
         let new = block_on(store.claim_epoch("new")).unwrap();
-        let error = block_on(store.commit(&checkpoint(2, &[]), old)).unwrap_err();
+        let error = block_on(store.commit(&checkpoint(2), old)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Fenced, "{error}");
         // The new run completes its own, above, and collects what the old one left.
         let first = new.first_checkpoint();
-        let mine = JobCheckpoint { id: first, ..checkpoint(0, &[]) };
+        let mine = JobCheckpoint { id: first, ..checkpoint(0) };
+        let mut collector = Collector::new(store.clone(), new);
+        collector.begin(first);
         block_on(store.commit(&mine, new)).unwrap();
-        block_on(store.collect(&[mine], &HashSet::new(), CheckpointId(first.0 + 1))).unwrap();
+        collector.completed(&mine);
+        block_on(collector.collect()).unwrap();
         assert_eq!(block_on(store.complete()).unwrap(), [first]);
         assert_eq!(
-            block_on(store.commit(&checkpoint(1, &[]), old)).unwrap_err().kind(),
+            block_on(store.commit(&checkpoint(1), old)).unwrap_err().kind(),
             ErrorKind::Fenced
         );
     }
@@ -315,8 +254,8 @@ mod tests {
     fn a_damaged_checkpoint_is_named_and_the_others_are_offered() {
         let store = CheckpointStore::new(Environment::in_memory().store);
         let epoch = block_on(store.claim_epoch("me")).unwrap();
-        block_on(store.commit(&checkpoint(1, &[]), epoch)).unwrap();
-        block_on(store.commit(&checkpoint(2, &[]), epoch)).unwrap();
+        block_on(store.commit(&checkpoint(1), epoch)).unwrap();
+        block_on(store.commit(&checkpoint(2), epoch)).unwrap();
         block_on(store.operator().write("chk-00000-000000002/metadata", "garbage")).unwrap();
         let error = block_on(store.read(CheckpointId(2))).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt);

@@ -2,6 +2,8 @@
 
 use weir_state_api::CheckpointId;
 
+use crate::record::Barrier;
+
 /// Aligns the barriers of one task's channels.
 ///
 /// 1. At most one checkpoint is being aligned; a newer barrier gives the older one up.
@@ -11,7 +13,7 @@ use weir_state_api::CheckpointId;
 /// 4. Barriers of completed, aborted or given-up checkpoints are ignored, also late ones.
 #[derive(Debug)]
 pub(crate) struct Alignment {
-    current: Option<CheckpointId>,
+    current: Option<Barrier>,
     blocked: Vec<bool>,
     ended: Vec<bool>,
     /// The newest checkpoint that is over for this task.
@@ -38,48 +40,51 @@ impl Alignment {
         self.ended.iter().all(|&ended| ended)
     }
 
-    /// A barrier arrived; returns the checkpoint to take now, if alignment is complete.
-    pub(crate) fn barrier(&mut self, channel: usize, id: CheckpointId) -> Option<CheckpointId> {
-        if self.over.is_some_and(|over| id <= over) || self.current.is_some_and(|c| id < c) {
+    /// A barrier arrived; returns that of the checkpoint to take now, if alignment is complete.
+    pub(crate) fn barrier(&mut self, channel: usize, barrier: Barrier) -> Option<Barrier> {
+        let id = barrier.checkpoint;
+        let current = self.current.map(|current| current.checkpoint);
+        if self.over.is_some_and(|over| id <= over) || current.is_some_and(|current| id < current) {
             return None;
         }
-        if self.current.is_some_and(|current| current < id) {
+        if current.is_some_and(|current| current < id) {
             self.give_up();
         }
-        self.current = Some(id);
+        self.current = Some(barrier);
         self.blocked[channel] = true;
         self.complete_if_aligned()
     }
 
-    /// A channel ended; returns the checkpoint to take now, if that completes an alignment.
-    pub(crate) fn end(&mut self, channel: usize) -> Option<CheckpointId> {
+    /// A channel ended; returns the barrier of the checkpoint to take now, if that completes an
+    /// alignment.
+    pub(crate) fn end(&mut self, channel: usize) -> Option<Barrier> {
         self.ended[channel] = true;
         self.complete_if_aligned()
     }
 
     /// The checkpoint was aborted elsewhere.
     pub(crate) fn abort(&mut self, id: CheckpointId) {
-        if self.current.is_some_and(|current| current <= id) {
+        if self.current.is_some_and(|current| current.checkpoint <= id) {
             self.give_up();
         }
         self.over = self.over.max(Some(id));
     }
 
     fn give_up(&mut self) {
-        self.over = self.over.max(self.current);
+        self.over = self.over.max(self.current.map(|current| current.checkpoint));
         self.current = None;
         self.blocked.fill(false);
     }
 
-    fn complete_if_aligned(&mut self) -> Option<CheckpointId> {
-        let id = self.current?;
+    fn complete_if_aligned(&mut self) -> Option<Barrier> {
+        let barrier = self.current?;
         let aligned =
             self.blocked.iter().zip(&self.ended).all(|(&barrier, &ended)| barrier || ended);
         if !aligned {
             return None;
         }
         self.give_up();
-        Some(id)
+        Some(barrier)
     }
 }
 
@@ -87,8 +92,12 @@ impl Alignment {
 mod tests {
     use super::*;
 
-    const ONE: CheckpointId = CheckpointId(1);
-    const TWO: CheckpointId = CheckpointId(2);
+    const ONE: Barrier = barrier(1);
+    const TWO: Barrier = barrier(2);
+
+    const fn barrier(number: u64) -> Barrier {
+        Barrier { checkpoint: CheckpointId(number), reuse_from: CheckpointId(number) }
+    }
 
     #[test]
     fn channels_wait_until_all_barriers_are_there() {
@@ -115,13 +124,13 @@ mod tests {
     fn an_abort_unblocks_and_is_remembered() {
         let mut alignment = Alignment::new(2);
         assert_eq!(alignment.barrier(0, ONE), None);
-        alignment.abort(ONE);
+        alignment.abort(ONE.checkpoint);
         assert_eq!(alignment.blocked(), [false, false]);
         assert_eq!(alignment.barrier(1, ONE), None, "late barrier of an aborted checkpoint");
         assert_eq!(alignment.blocked(), [false, false]);
-        alignment.abort(ONE);
+        alignment.abort(ONE.checkpoint);
         assert_eq!(alignment.barrier(0, TWO), None);
-        alignment.abort(ONE);
+        alignment.abort(ONE.checkpoint);
         assert_eq!(alignment.barrier(1, TWO), Some(TWO), "an older abort changes nothing");
     }
 

@@ -5,18 +5,18 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use weir_state_api::{
-    CheckpointId, Codec, KeyedStore, Millis, Notification, OpenRequest, OperatorState, Ordered,
-    OrderedType, Result, SnapshotRequest, TimerState,
+    Codec, KeyedStore, Millis, Notification, OpenRequest, OperatorState, Ordered, OrderedType,
+    Result, SnapshotRequest, TimerState,
 };
 
 use super::alignment::Alignment;
 use super::watermarks::Watermarks;
-use super::{Attempt, Node, NodeKind, StartedTask, TaskContext, TaskMessage, spawn};
-use crate::checkpoint::CheckpointStore;
+use super::{Attempt, Node, NodeKind, StartedTask, TaskContext, spawn};
+use crate::checkpoint::{CheckpointStore, live_folder, shared_folder};
 use crate::inbox::{Control, Inbox, Received};
 use crate::operator::{Context, KeyedOperator};
 use crate::output::{InboxCell, KeyOf, Output, Outputs, fan_out};
-use crate::record::{Element, MAX_TIME, Record, Signal};
+use crate::record::{Barrier, Element, MAX_TIME, Record, Signal};
 
 /// The name of the runtime's timer queue among the operator's states.
 const TIMERS: &str = "weir.event-timers";
@@ -92,7 +92,9 @@ where
         OpenRequest::new(attempt.environment.clone(), &*context.id.operator, key_codec);
     request.max_parallelism = attempt.max_parallelism;
     request.key_groups = context.key_groups()?;
-    request.directory = format!("live/{}/{}/", attempt.name, context.id.file_name());
+    request.directory =
+        format!("{}{}/", live_folder(attempt.epoch, &attempt.name), context.id.file_name());
+    request.mode = attempt.restore_mode;
     let request = request.restore_from(context.handles());
     attempt.runtime.block_on(KeyedStore::open(&*attempt.backend, request))
 }
@@ -156,14 +158,14 @@ where
     fn signal(&mut self, channel: usize, signal: Signal) -> Result<()> {
         match signal {
             Signal::Watermark(watermark) => self.watermark(channel, watermark),
-            Signal::Barrier(checkpoint) => match self.alignment.barrier(channel, checkpoint) {
-                Some(checkpoint) => self.snapshot(checkpoint),
+            Signal::Barrier(barrier) => match self.alignment.barrier(channel, barrier) {
+                Some(barrier) => self.snapshot(barrier),
                 None => Ok(()),
             },
             Signal::End => {
                 self.watermark(channel, MAX_TIME)?;
                 match self.alignment.end(channel) {
-                    Some(checkpoint) => self.snapshot(checkpoint),
+                    Some(barrier) => self.snapshot(barrier),
                     None => Ok(()),
                 }
             }
@@ -180,26 +182,20 @@ where
         self.output.signal(Signal::Watermark(watermark))
     }
 
-    fn snapshot(&mut self, checkpoint: CheckpointId) -> Result<()> {
+    fn snapshot(&mut self, barrier: Barrier) -> Result<()> {
         // The barrier goes first: downstream aligns while this task pins its state.
-        self.output.signal(Signal::Barrier(checkpoint))?;
+        self.output.signal(Signal::Barrier(barrier))?;
         let begun = Instant::now();
-        let mut request =
-            SnapshotRequest::checkpoint(checkpoint, CheckpointStore::directory(checkpoint));
+        let id = barrier.checkpoint;
+        let mut request = SnapshotRequest::checkpoint(id, CheckpointStore::directory(id));
+        request.shared_directory = shared_folder(id);
+        request.reuse_from = Some(barrier.reuse_from);
         request.watermark = Some(self.watermarks.current());
         let task = self.store.snapshot(request)?;
-        let held = begun.elapsed();
 
-        let (messages, id) = (self.context.attempt.messages.clone(), self.context.id.clone());
-        let part = self.context.snapshot_of(OperatorState::new(), None);
+        let part = self.context.part_of(id, begun.elapsed());
         task.run_on(&*self.context.attempt.environment.spawner, move |handle| {
-            let result = handle.map(|handle| {
-                let mut part = part;
-                part.keyed = Some(handle);
-                Box::new(part)
-            });
-            // The coordinator is gone only when the attempt is over; then nobody listens.
-            drop(messages.send(TaskMessage::Snapshot { task: id, checkpoint, result, held }));
+            part.send(handle.map(|handle| (OperatorState::new(), Some(handle))));
         });
         Ok(())
     }

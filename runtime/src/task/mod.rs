@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use weir_state_api::{
     BackendFactory, CheckpointId, Environment, Error, ErrorKind, KeyGroupRange, MaxParallelism,
-    OperatorState, Result, SnapshotHandle,
+    OperatorState, RestoreMode, Result, SnapshotHandle,
 };
 
-use crate::checkpoint::{JobCheckpoint, TaskSnapshot};
+use crate::checkpoint::{Epoch, JobCheckpoint, TaskSnapshot};
 use crate::inbox::{Mailbox, cancelled};
 use crate::output::OutputSettings;
 
@@ -59,6 +59,8 @@ pub(crate) struct StartedTask {
 #[derive(Clone)]
 pub(crate) struct Attempt {
     pub(crate) name: Arc<str>,
+    /// The run that it belongs to.
+    pub(crate) epoch: Epoch,
     pub(crate) parallelism: u16,
     pub(crate) max_parallelism: MaxParallelism,
     pub(crate) batch_size: usize,
@@ -67,6 +69,8 @@ pub(crate) struct Attempt {
     pub(crate) environment: Environment,
     pub(crate) runtime: tokio::runtime::Handle,
     pub(crate) restored: Option<Arc<JobCheckpoint>>,
+    /// Whether what is restored may be built on.
+    pub(crate) restore_mode: RestoreMode,
     pub(crate) messages: Sender<TaskMessage>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) counters: Arc<Counters>,
@@ -200,31 +204,33 @@ impl TaskContext {
         drop(self.attempt.messages.send(message));
     }
 
-    pub(crate) fn send_snapshot(
-        &self,
-        checkpoint: CheckpointId,
-        held: Duration,
-        state: Result<OperatorState>,
-    ) {
-        let result = state.map(|state| Box::new(self.snapshot_of(state, None)));
-        self.send(TaskMessage::Snapshot { task: self.id.clone(), checkpoint, result, held });
-    }
-
-    pub(crate) fn snapshot_of(
-        &self,
-        state: OperatorState,
-        keyed: Option<SnapshotHandle>,
-    ) -> TaskSnapshot {
-        TaskSnapshot {
-            operator: self.id.operator.to_string(),
-            subtask: self.id.subtask,
-            keyed,
-            state,
-        }
+    /// The answer to a barrier; `held` is how long it has held the task's thread.
+    pub(crate) fn part_of(&self, checkpoint: CheckpointId, held: Duration) -> Part {
+        Part { task: self.id.clone(), checkpoint, held, messages: self.attempt.messages.clone() }
     }
 
     pub(crate) fn count(&self, counter: impl Fn(&Counters) -> &AtomicU64, by: u64) {
         counter(&self.attempt.counters).fetch_add(by, Relaxed);
+    }
+}
+
+/// A task's part of a checkpoint, to be sent to the coordinator from whatever thread ends it.
+pub(crate) struct Part {
+    task: TaskId,
+    checkpoint: CheckpointId,
+    held: Duration,
+    messages: Sender<TaskMessage>,
+}
+
+impl Part {
+    pub(crate) fn send(self, written: Result<(OperatorState, Option<SnapshotHandle>)>) {
+        let Part { task, checkpoint, held, messages } = self;
+        let result = written.map(|(state, keyed)| {
+            let operator = task.operator.to_string();
+            Box::new(TaskSnapshot { operator, subtask: task.subtask, keyed, state })
+        });
+        // The coordinator is gone only when the attempt is over; then nobody listens.
+        drop(messages.send(TaskMessage::Snapshot { task, checkpoint, result, held }));
     }
 }
 

@@ -86,11 +86,11 @@ impl<T: Data> SinkTask<'_, T> {
                 Received::Element { channel, element: Element::Signal(signal) } => {
                     let aligned = match signal {
                         Signal::Watermark(_) => None,
-                        Signal::Barrier(checkpoint) => self.alignment.barrier(channel, checkpoint),
+                        Signal::Barrier(barrier) => self.alignment.barrier(channel, barrier),
                         Signal::End => self.alignment.end(channel),
                     };
-                    if let Some(checkpoint) = aligned {
-                        self.prepare(checkpoint)?;
+                    if let Some(barrier) = aligned {
+                        self.prepare(barrier.checkpoint)?;
                     }
                 }
             }
@@ -101,7 +101,7 @@ impl<T: Data> SinkTask<'_, T> {
     fn prepare(&mut self, checkpoint: CheckpointId) -> Result<()> {
         let begun = Instant::now();
         let state = self.writer.prepare(checkpoint)?;
-        self.context.send_snapshot(checkpoint, begun.elapsed(), Ok(state));
+        self.context.part_of(checkpoint, begun.elapsed()).send(Ok((state, None)));
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ use super::{Attempt, Node, NodeKind, StartedTask, TaskContext, TaskMessage, spaw
 use crate::checkpoint::CheckpointStore;
 use crate::inbox::{Control, Inbox};
 use crate::output::{Output, Outputs, fan_out};
-use crate::record::{Data, MAX_TIME, MIN_TIME, Record, Signal};
+use crate::record::{Barrier, Data, MAX_TIME, MIN_TIME, Record, Signal};
 use crate::source::{ReadStatus, Source, SplitReader};
 
 const OFFSETS: &str = "offsets";
@@ -221,7 +221,7 @@ impl<T: Data> SourceTask<'_, T> {
 
     fn control(&mut self, control: Control) -> Result<()> {
         match control {
-            Control::Trigger(checkpoint) => self.checkpoint(checkpoint),
+            Control::Trigger(barrier) => self.checkpoint(barrier),
             // A source has nothing to commit or give up; `Finish` before the end of the input can
             // only come from a coordinator that has given the attempt up.
             Control::Complete(_) | Control::Abort(_) | Control::Subsumed(_) | Control::Finish => {
@@ -230,14 +230,14 @@ impl<T: Data> SourceTask<'_, T> {
         }
     }
 
-    fn checkpoint(&mut self, checkpoint: CheckpointId) -> Result<()> {
-        self.output.signal(Signal::Barrier(checkpoint))?;
+    fn checkpoint(&mut self, barrier: Barrier) -> Result<()> {
+        self.output.signal(Signal::Barrier(barrier))?;
         let begun = Instant::now();
         let offsets: Vec<(u32, u64)> =
             self.splits.iter().map(|split| (split.number, split.offset)).collect();
         let mut state = OperatorState::new();
         state.set(OFFSETS, Redistribution::Split, &offsets);
-        self.context.send_snapshot(checkpoint, begun.elapsed(), Ok(state));
+        self.context.part_of(barrier.checkpoint, begun.elapsed()).send(Ok((state, None)));
         Ok(())
     }
 }

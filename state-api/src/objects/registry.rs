@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use serde::Serialize;
+
 use crate::{CheckpointId, Error, ErrorKind, ObjectRef, Result};
 
 /// Who created an object, as its place in the store tells.
@@ -33,7 +35,7 @@ pub struct StoredObject {
 }
 
 /// How much is needed and how much has been deleted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct ObjectCounts {
     /// Objects that kept checkpoints name, each once.
     pub reachable_objects: u64,
@@ -49,7 +51,15 @@ pub struct ObjectCounts {
 struct Root {
     /// Path and length, each path once.
     objects: BTreeMap<String, u64>,
-    subsumed: bool,
+    hold: Hold,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hold {
+    UntilSubsumed,
+    ForEver,
+    /// Subsumed; its record is to be deleted.
+    No,
 }
 
 #[derive(Debug)]
@@ -119,8 +129,22 @@ impl ObjectRegistry {
     }
 
     /// A complete checkpoint was found in the store and is claimed: kept until it is subsumed.
-    pub fn adopt(&mut self, checkpoint: CheckpointId, objects: &[ObjectRef]) {
-        self.add_root(checkpoint, objects);
+    pub fn adopt<'a>(
+        &mut self,
+        checkpoint: CheckpointId,
+        objects: impl IntoIterator<Item = &'a ObjectRef>,
+    ) {
+        self.add_root(checkpoint, objects, Hold::UntilSubsumed);
+    }
+
+    /// A complete checkpoint was found that stays for ever: a savepoint, or one that is restored
+    /// without claiming it. Nothing builds on it.
+    pub fn keep<'a>(
+        &mut self,
+        checkpoint: CheckpointId,
+        objects: impl IntoIterator<Item = &'a ObjectRef>,
+    ) {
+        self.add_root(checkpoint, objects, Hold::ForEver);
     }
 
     /// A complete checkpoint cannot be read. It is kept, and so is all it may name: what its own
@@ -129,9 +153,8 @@ impl ObjectRegistry {
         self.unreadable.insert(checkpoint);
     }
 
-    /// These objects are never deleted: those of a savepoint, of a checkpoint restored without
-    /// claiming it, of handles that an engine has pinned.
-    pub fn protect(&mut self, objects: &[ObjectRef]) {
+    /// These objects are never deleted: those of handles that an engine has pinned.
+    pub fn protect<'a>(&mut self, objects: impl IntoIterator<Item = &'a ObjectRef>) {
         for (path, length) in distinct(objects) {
             self.name(path, length);
         }
@@ -141,8 +164,8 @@ impl ObjectRegistry {
     /// ended, for [`SnapshotRequest::reuse_from`](crate::SnapshotRequest::reuse_from); itself when
     /// there is none, which allows nothing.
     pub fn begin(&mut self, checkpoint: CheckpointId) -> CheckpointId {
-        let oldest = self.roots.iter().find(|(_, root)| !root.subsumed).map(|(&id, _)| id);
-        let reuse_from = oldest.unwrap_or(checkpoint);
+        let oldest = self.roots.iter().find(|(_, root)| root.hold == Hold::UntilSubsumed);
+        let reuse_from = oldest.map_or(checkpoint, |(&id, _)| id);
         self.running.insert(checkpoint, reuse_from);
         self.next = self.next.max(CheckpointId(checkpoint.0.saturating_add(1)));
         reuse_from
@@ -165,10 +188,10 @@ impl ObjectRegistry {
     /// # Errors
     /// [`InvalidUsage`](ErrorKind::InvalidUsage) naming the object: the backend has built on a
     /// checkpoint that was aborted or subsumed. Abort the checkpoint.
-    pub fn admit(
+    pub fn admit<'a>(
         &self,
         checkpoint: CheckpointId,
-        objects: &[ObjectRef],
+        objects: impl IntoIterator<Item = &'a ObjectRef>,
         origin: impl Fn(&str) -> Origin,
     ) -> Result<u64> {
         let mut added = 0;
@@ -201,16 +224,22 @@ impl ObjectRegistry {
     }
 
     /// A running checkpoint is complete: kept until it is subsumed.
-    pub fn complete(&mut self, checkpoint: CheckpointId, objects: &[ObjectRef]) {
+    pub fn complete<'a>(
+        &mut self,
+        checkpoint: CheckpointId,
+        objects: impl IntoIterator<Item = &'a ObjectRef>,
+    ) {
         self.running.remove(&checkpoint);
-        self.add_root(checkpoint, objects);
+        self.add_root(checkpoint, objects, Hold::UntilSubsumed);
     }
 
     /// A complete checkpoint is no longer kept. Its record becomes due once no running checkpoint may
     /// build on it.
     pub fn subsume(&mut self, checkpoint: CheckpointId) {
-        if let Some(root) = self.roots.get_mut(&checkpoint) {
-            root.subsumed = true;
+        if let Some(root) = self.roots.get_mut(&checkpoint)
+            && root.hold == Hold::UntilSubsumed
+        {
+            root.hold = Hold::No;
         }
     }
 
@@ -219,7 +248,7 @@ impl ObjectRegistry {
     pub fn due_records(&self) -> Vec<CheckpointId> {
         let needed_from = self.running.values().min();
         let due = |id: &CheckpointId| needed_from.is_none_or(|needed_from| id < needed_from);
-        let subsumed = self.roots.iter().filter(|(_, root)| root.subsumed);
+        let subsumed = self.roots.iter().filter(|(_, root)| root.hold == Hold::No);
         subsumed.map(|(&id, _)| id).filter(due).collect()
     }
 
@@ -309,7 +338,12 @@ impl ObjectRegistry {
         }
     }
 
-    fn add_root(&mut self, checkpoint: CheckpointId, objects: &[ObjectRef]) {
+    fn add_root<'a>(
+        &mut self,
+        checkpoint: CheckpointId,
+        objects: impl IntoIterator<Item = &'a ObjectRef>,
+        hold: Hold,
+    ) {
         if self.roots.contains_key(&checkpoint) {
             return;
         }
@@ -318,7 +352,7 @@ impl ObjectRegistry {
         for (path, &length) in &objects {
             self.name(path, length);
         }
-        self.roots.insert(checkpoint, Root { objects, subsumed: false });
+        self.roots.insert(checkpoint, Root { objects, hold });
     }
 
     fn name(&mut self, path: &str, length: u64) {
@@ -343,10 +377,12 @@ impl ObjectRegistry {
 }
 
 /// Each path once: the handles of several subtasks may name the same object.
-fn distinct(objects: &[ObjectRef]) -> impl Iterator<Item = (&str, u64)> {
+fn distinct<'a>(
+    objects: impl IntoIterator<Item = &'a ObjectRef>,
+) -> impl Iterator<Item = (&'a str, u64)> {
     let mut seen = HashSet::new();
     objects
-        .iter()
+        .into_iter()
         .filter(move |object| seen.insert(object.path.as_str()))
         .map(|object| (object.path.as_str(), object.length))
 }

@@ -86,6 +86,21 @@ fn what_a_running_checkpoint_may_build_on_stays_until_it_has_ended() {
 }
 
 #[test]
+fn a_checkpoint_kept_for_ever_is_neither_deleted_nor_built_on() {
+    let mut registry = ObjectRegistry::new(id(5));
+    registry.keep(id(3), &[object("chk-3/a"), object("shared-3/x")]);
+    assert_eq!(registry.begin(id(5)), id(5));
+    registry.complete(id(5), &[]);
+    registry.subsume(id(3));
+    assert_eq!(registry.begin(id(6)), id(5));
+    registry.abort(id(6));
+    assert!(registry.due_records().is_empty());
+    let paths = ["chk-3/a", "chk-3/record", "shared-3/x", "shared-3/y"];
+    assert!(registry.stale_records(&listing(&paths)).is_empty());
+    assert_eq!(unreachable(&registry, &paths), ["shared-3/y"]);
+}
+
+#[test]
 fn a_checkpoint_that_names_what_does_not_stay_is_refused() {
     let mut registry = ObjectRegistry::new(id(1));
     registry.complete(id(1), &[object("shared-1/x"), object("chk-1/a")]);
