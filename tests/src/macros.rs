@@ -208,6 +208,18 @@ macro_rules! __with_all_cases {
                 confirmed_checkpoints_stay_whole
                 aborted_checkpoints_are_not_built_on
             ;
+            sharing:
+                unchanged_state_is_shared_with_a_complete_checkpoint
+                objects_lie_where_their_kind_belongs
+                nothing_is_built_on_before_its_completion_is_known
+                nothing_is_built_on_that_is_known_to_be_gone
+                a_request_overrules_news_that_was_lost
+                an_abort_harms_no_complete_checkpoint
+                a_claimed_restore_is_built_on
+                without_a_claim_nothing_is_built_on
+                a_savepoint_shares_nothing
+                no_loss_of_news_makes_a_kept_checkpoint_lack_objects
+            ;
             model:
                 random_programs_match_the_model
             ;

@@ -106,14 +106,18 @@ impl Collector {
     /// # Errors
     /// The first of the store's; the rest was tried. What is left is due again.
     pub(crate) async fn collect(&mut self) -> Result<()> {
-        let released = self.release().await;
-        let swept = self.sweep().await;
+        let mut result = self.sweep().await;
+        // A run that was overtaken may have completed a checkpoint since this one started. Its record
+        // goes before anything that both have named.
+        if !self.all {
+            result = result.and(self.release().await);
+        }
         self.remove_empty_folders().await;
-        released.and(swept)
+        result
     }
 
     /// Deletes by name: records of subsumed checkpoints, then what only they named.
-    pub(crate) async fn release(&mut self) -> Result<()> {
+    async fn release(&mut self) -> Result<()> {
         let mut result = Ok(());
         for id in self.registry.due_records() {
             match self.delete_record(id).await {
@@ -127,7 +131,7 @@ impl Collector {
     }
 
     /// Deletes by listing, if there may be something without a name.
-    pub(crate) async fn sweep(&mut self) -> Result<()> {
+    async fn sweep(&mut self) -> Result<()> {
         let mut listing = self.listing().await?;
         let mut result = Ok(());
         for id in self.registry.stale_records(&listing) {

@@ -5,6 +5,7 @@
 mod counting;
 mod ends;
 mod faults;
+mod ownership;
 mod restarts;
 mod restore_checks;
 mod windows;

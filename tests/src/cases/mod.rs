@@ -16,6 +16,7 @@ mod model;
 mod namespaces;
 mod registration;
 mod restore;
+mod sharing;
 mod timers;
 mod value;
 
@@ -39,6 +40,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     isolation::CASES,
     restore::CASES,
     damage::CASES,
+    sharing::CASES,
     model::CASES,
 ];
 

@@ -293,13 +293,15 @@ impl KeyedBackend for ReferenceBackend {
         let (tables, live) = (self.tables.clone(), self.live.clone());
         self.watch();
         let (open, options, failed) = (self.open.clone(), self.options, self.failed.clone());
+        let (sharing, base) = (self.sharing.clone(), self.sharing.base(&request));
         Ok(SnapshotTask::new(async move {
             let tables = if options.has(Defect::SnapshotsAreNotIsolated) {
                 live.lock().unwrap_or_else(PoisonError::into_inner).clone()
             } else {
                 tables
             };
-            let written = snapshot::write(tables, request, open, options).await;
+            let snapshot = snapshot::Writer { request, open, options, sharing: &sharing };
+            let written = snapshot.write(tables, &base).await;
             if written.is_err() && options.has(Defect::UploadFailuresAreFatal) {
                 failed.store(true, Ordering::SeqCst);
             }
@@ -316,6 +318,7 @@ impl KeyedBackend for ReferenceBackend {
         if self.has(Defect::UnknownCheckpointsFail) && id.0 > 1_000 {
             return Err(Error::new(ErrorKind::NotFound, format!("checkpoint {id} is unknown")));
         }
+        self.sharing.notify(notification, &self.open);
         if self.has(Defect::CompletionDropsTimers) {
             for table in &mut self.tables.0 {
                 if let Content::Queue(timers) = &mut table.content {
@@ -333,6 +336,7 @@ impl KeyedBackend for ReferenceBackend {
     fn statistics(&self) -> Statistics {
         let mut statistics = Statistics::default();
         statistics.entries = self.tables.0.iter().map(Table::entries).sum();
+        statistics.bytes_uploaded = self.sharing.bytes_uploaded();
         statistics
     }
 }

@@ -9,6 +9,7 @@ use weir_state_api::{
     Address, Error, ErrorKind, KeyRef, MapRange, OpenRequest, Result, TimerRef, foreign_key,
 };
 
+use super::sharing::Sharing;
 use super::tables::{Content, Place, Tables, TimerEntry, wrong_shape};
 use super::{Defect, Options};
 
@@ -19,6 +20,7 @@ pub(super) struct ReferenceBackend {
     /// A copy kept up to date for defects that look at later changes.
     pub(super) live: Arc<Mutex<Tables>>,
     pub(super) failed: Arc<AtomicBool>,
+    pub(super) sharing: Arc<Sharing>,
     /// A pending poll has been announced and may answer now.
     pub(super) poll_ready: bool,
     /// The timer that was polled last, to lend it.
@@ -34,7 +36,12 @@ impl fmt::Debug for ReferenceBackend {
 }
 
 impl ReferenceBackend {
-    pub(super) fn new(mut open: OpenRequest, tables: Tables, options: Options) -> Self {
+    pub(super) fn new(
+        mut open: OpenRequest,
+        tables: Tables,
+        options: Options,
+        sharing: Sharing,
+    ) -> Self {
         open.restore.clear();
         let live = Arc::new(Mutex::new(tables.clone()));
         ReferenceBackend {
@@ -43,6 +50,7 @@ impl ReferenceBackend {
             options,
             live,
             failed: Arc::default(),
+            sharing: Arc::new(sharing),
             poll_ready: false,
             polled: None,
             changes: 0,

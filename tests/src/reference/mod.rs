@@ -7,6 +7,7 @@
 mod backend;
 mod instance;
 mod scan;
+mod sharing;
 mod snapshot;
 mod tables;
 
@@ -92,6 +93,18 @@ pub enum Defect {
     UnknownCheckpointsFail,
     /// News of completion forgets timers that are due by then.
     CompletionDropsTimers,
+    /// A snapshot builds on the one before, complete or not.
+    UnconfirmedSnapshotsAreBuiltOn,
+    /// A snapshot builds on one that it was told is no longer kept.
+    SubsumedSnapshotsAreBuiltOn,
+    /// A snapshot builds on older ones than its request allows.
+    ReuseFromIsIgnored,
+    /// A snapshot builds on what was restored without a claim.
+    NoClaimIsIgnored,
+    /// News of an abort deletes all that the aborted snapshot names.
+    AbortsDeleteSharedObjects,
+    /// Shared objects lie among those of one checkpoint.
+    SharedObjectsAreMisplaced,
 }
 
 impl Defect {
@@ -135,6 +148,12 @@ impl Defect {
         Defect::RestoreChecksNothing,
         Defect::UnknownCheckpointsFail,
         Defect::CompletionDropsTimers,
+        Defect::UnconfirmedSnapshotsAreBuiltOn,
+        Defect::SubsumedSnapshotsAreBuiltOn,
+        Defect::ReuseFromIsIgnored,
+        Defect::NoClaimIsIgnored,
+        Defect::AbortsDeleteSharedObjects,
+        Defect::SharedObjectsAreMisplaced,
     ];
 }
 
@@ -148,6 +167,7 @@ pub struct ReferenceBackendFactory {
 struct Options {
     defect: Option<Defect>,
     pends: bool,
+    incremental: bool,
     max_value_len: u64,
 }
 
@@ -157,15 +177,23 @@ impl Options {
     }
 
     fn capabilities(self) -> Capabilities {
-        Capabilities::minimal().with_never_pends(!self.pends).with_max_value_len(self.max_value_len)
+        Capabilities::minimal()
+            .with_never_pends(!self.pends)
+            .with_incremental_snapshots(self.incremental)
+            .with_max_value_len(self.max_value_len)
     }
 }
 
 impl Default for ReferenceBackendFactory {
-    /// Correct, never pending, values up to 1 MiB.
+    /// Correct, never pending, full snapshots, values up to 1 MiB.
     fn default() -> Self {
         ReferenceBackendFactory {
-            options: Options { defect: None, pends: false, max_value_len: 1 << 20 },
+            options: Options {
+                defect: None,
+                pends: false,
+                incremental: false,
+                max_value_len: 1 << 20,
+            },
         }
     }
 }
@@ -184,6 +212,13 @@ impl ReferenceBackendFactory {
         self.options.pends = true;
         self
     }
+
+    /// Makes snapshots share objects: one for each key group, as long as it does not change.
+    #[must_use]
+    pub fn incremental(mut self) -> Self {
+        self.options.incremental = true;
+        self
+    }
 }
 
 impl BackendFactory for ReferenceBackendFactory {
@@ -198,8 +233,9 @@ impl BackendFactory for ReferenceBackendFactory {
     fn open(&self, request: OpenRequest) -> BoxFuture<'static, Result<Box<dyn KeyedBackend>>> {
         let options = self.options;
         Box::pin(async move {
-            let tables = snapshot::restore(&request, options).await?;
-            let backend = instance::ReferenceBackend::new(request, tables, options);
+            let (tables, pieces) = snapshot::restore(&request, options).await?;
+            let sharing = sharing::Sharing::new(options, &request, pieces);
+            let backend = instance::ReferenceBackend::new(request, tables, options, sharing);
             Ok(Box::new(backend) as Box<dyn KeyedBackend>)
         })
     }

@@ -25,6 +25,49 @@ pub(super) enum Content {
     Queue(BTreeMap<TimerEntry, u32>),
 }
 
+impl Content {
+    /// Divided by key group.
+    pub(super) fn by_group(&self) -> BTreeMap<KeyGroup, Content> {
+        let mut parts = BTreeMap::new();
+        match self {
+            Content::Point(values) => {
+                for (place, value) in values {
+                    let part = parts.entry(place.0).or_insert(Content::Point(BTreeMap::new()));
+                    if let Content::Point(part) = part {
+                        part.insert(place.clone(), value.clone());
+                    }
+                }
+            }
+            Content::Ordered(maps) => {
+                for (place, map) in maps {
+                    let part = parts.entry(place.0).or_insert(Content::Ordered(BTreeMap::new()));
+                    if let Content::Ordered(part) = part {
+                        part.insert(place.clone(), map.clone());
+                    }
+                }
+            }
+            Content::Queue(timers) => {
+                for (timer, count) in timers {
+                    let part = parts.entry(timer.3).or_insert(Content::Queue(BTreeMap::new()));
+                    if let Content::Queue(part) = part {
+                        part.insert(timer.clone(), *count);
+                    }
+                }
+            }
+        }
+        parts
+    }
+
+    /// The key groups that have data.
+    pub(super) fn groups(&self) -> Vec<KeyGroup> {
+        match self {
+            Content::Point(values) => values.keys().map(|place| place.0).collect(),
+            Content::Ordered(maps) => maps.keys().map(|place| place.0).collect(),
+            Content::Queue(timers) => timers.keys().map(|timer| timer.3).collect(),
+        }
+    }
+}
+
 /// One state.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Table {
@@ -63,11 +106,7 @@ impl Table {
 
     /// The key groups that have data.
     pub(super) fn groups(&self) -> Vec<KeyGroup> {
-        match &self.content {
-            Content::Point(values) => values.keys().map(|place| place.0).collect(),
-            Content::Ordered(maps) => maps.keys().map(|place| place.0).collect(),
-            Content::Queue(timers) => timers.keys().map(|timer| timer.3).collect(),
-        }
+        self.content.groups()
     }
 
     pub(super) fn entries(&self) -> u64 {
