@@ -73,13 +73,7 @@ impl World {
         World { random, bare, faults, operator, expected: BTreeMap::new(), slow: true }
     }
 
-    fn environment(&self, operator: &Operator) -> Environment {
-        let clock = Arc::new(ManualClock::new(0));
-        Environment::new(clock, operator.clone(), Arc::new(InlineSpawner))
-    }
-
     fn open(
-        &self,
         store: &Operator,
         handles: &[SnapshotHandle],
         parallelism: u16,
@@ -88,7 +82,7 @@ impl World {
         let backend = ReferenceBackendFactory::default().incremental();
         let open = |subtask| {
             let codec = Codec::<String>::id(&Ordered);
-            let mut request = OpenRequest::new(self.environment(store), "count", codec)
+            let mut request = OpenRequest::new(environment(store), "count", codec)
                 .for_subtask(MaxParallelism::default(), parallelism, subtask)
                 .unwrap()
                 .restore_from(handles.to_vec());
@@ -125,7 +119,7 @@ impl World {
             block_on(run.history.store.read(id)).unwrap().handles("count")
         });
         let parallelism = 1 + self.random.below(3) as u16;
-        run.instances = self.open(&self.operator, &handles, parallelism, &live);
+        run.instances = Self::open(&self.operator, &handles, parallelism, &live);
         run.state = from.map_or_else(State::new, |id| self.expected[&id].clone());
         // What an instance uploads on its own, and never gets round to naming.
         block_on(self.bare.write(&format!("{live}count-0/never-named"), "x")).unwrap();
@@ -268,7 +262,7 @@ impl World {
         let store = CheckpointStore::new(self.bare.clone());
         for id in block_on(store.complete()).unwrap() {
             let handles = block_on(store.read(id)).unwrap().handles("count");
-            let mut restored = self.open(&self.bare, &handles, 1, "unused/");
+            let mut restored = Self::open(&self.bare, &handles, 1, "unused/");
             let Instance { store, value, .. } = &mut restored[0];
             let mut found = State::new();
             for key in (0..KEYS).map(|number| format!("key {number}")) {
@@ -297,6 +291,10 @@ impl World {
             self.paths().into_iter().filter(|path| !path.starts_with("epochs/")).collect();
         assert_eq!(found, expected);
     }
+}
+
+fn environment(store: &Operator) -> Environment {
+    Environment::new(Arc::new(ManualClock::new(0)), store.clone(), Arc::new(InlineSpawner))
 }
 
 fn tell(run: &mut Run, news: Notification) {

@@ -71,6 +71,10 @@ fn parse_numbers(name: &str) -> Option<CheckpointId> {
     Epoch::join(epoch.parse().ok()?, number.parse().ok()?)
 }
 
+fn shared(rest: &str) -> Option<Origin> {
+    parse_numbers(rest.split_once('/')?.0).map(Origin::Shared)
+}
+
 /// Who reads the layout: the run, and its attempt that is running.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reader<'a> {
@@ -85,14 +89,10 @@ impl Reader<'_> {
             return Origin::Snapshot(id);
         }
         let known = match path.strip_prefix(SHARED) {
-            Some(rest) => self.shared(rest),
+            Some(rest) => shared(rest),
             None => path.strip_prefix(LIVE).and_then(|rest| self.live(rest)),
         };
         known.unwrap_or(Origin::Foreign)
-    }
-
-    fn shared(&self, rest: &str) -> Option<Origin> {
-        parse_numbers(rest.split_once('/')?.0).map(Origin::Shared)
     }
 
     fn live(&self, rest: &str) -> Option<Origin> {
