@@ -438,10 +438,10 @@ impl KeyedBackend for HeapBackend {
         let directory = if shared { request.shared_directory } else { request.directory };
         let base = base.map(|base| base.chain);
         let pinned = PinnedInstance { handle, sections, base, directory, shared };
-        let store = self.request.environment.store.clone();
+        let environment = self.request.environment.clone();
         let traffic = Arc::clone(&self.traffic);
         Ok(SnapshotTask::new(async move {
-            let Written { handle, chain } = write_snapshot(pinned, store, traffic).await?;
+            let Written { handle, chain } = write_snapshot(pinned, environment, traffic).await?;
             if let Some(bases) = bases {
                 lock(&bases).written(handle.checkpoint, Base { epoch: ended, chain });
             }

@@ -182,6 +182,19 @@ impl<S: Slot> KeyedTable<S> {
         }
     }
 
+    /// An empty table with room for so many entries.
+    pub(crate) fn with_room(epoch: u32, len: usize) -> Self {
+        let mut table = KeyedTable::new(epoch);
+        let cells = len.div_ceil(SEGMENT_ENTRIES).max(1);
+        table.mask = cells.next_power_of_two() - 1;
+        let (all, half) = (table.mask + 1, table.mask.div_ceil(2));
+        // A segment whose partner does not exist yet holds the entries of both.
+        let is_split = |number: usize| number >= half || number + half < cells;
+        let room = |number: usize| len / all * if is_split(number) { 1 } else { 2 };
+        table.cells = (0..cells).map(|n| Cell::Owned(Segment::with_room(room(n)))).collect();
+        table
+    }
+
     /// The number of (key, namespace) pairs.
     pub(crate) fn len(&self) -> usize {
         self.len
@@ -507,6 +520,23 @@ mod tests {
         assert_eq!((table.len(), table.entries(), table.heap_bytes), (0, 0, 0));
         assert_eq!(table.memory_bytes(), 0);
         assert_eq!(frozen.iter().map(|s| s.len()).sum::<usize>(), count as usize);
+    }
+
+    #[test]
+    fn a_table_made_with_room_does_not_grow_and_finds_everything() {
+        for count in [0_u64, 1, 5_000, 12_345, 40_000] {
+            let mut table = KeyedTable::with_room(1, count as usize);
+            let cells = table.cells.len();
+            for i in 0..count {
+                put(&mut table, &i.to_be_bytes(), b"", b"v");
+            }
+            assert_eq!(table.cells.len(), cells, "{count}");
+            assert!((0..count).all(|i| table.get(locate(&i.to_be_bytes(), b"")).is_some()));
+            for i in count..2 * count {
+                put(&mut table, &i.to_be_bytes(), b"", b"v");
+            }
+            assert!((0..2 * count).all(|i| table.get(locate(&i.to_be_bytes(), b"")).is_some()));
+        }
     }
 
     #[test]

@@ -176,6 +176,11 @@ impl<T: Clone> SortedChunks<T> {
         }
     }
 
+    /// Adds an element that is greater than all others.
+    pub(crate) fn push(&mut self, element: T) {
+        self.insert(self.end(), element);
+    }
+
     /// Removes and returns the element at a place.
     ///
     /// # Panics

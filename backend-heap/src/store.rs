@@ -33,7 +33,44 @@ pub(crate) enum PinnedTable {
     Timers(SortedChunks<StoredTimer>),
 }
 
+/// What one key group holds of one state, apart from the others: a restore fills it aside.
+#[derive(Debug)]
+pub(crate) enum GroupTable {
+    Point(PointTable),
+    Map(MapTable),
+    Timers(SortedChunks<StoredTimer>),
+}
+
 impl State {
+    /// Takes out what a key group holds.
+    pub(crate) fn take_group(&mut self, group: usize) -> GroupTable {
+        match &mut self.tables {
+            Tables::Point(tables) => {
+                let epoch = tables[group].epoch();
+                let empty = KeyedTable::new(epoch);
+                GroupTable::Point(std::mem::replace(&mut tables[group], empty))
+            }
+            Tables::Map(tables) => {
+                let epoch = tables[group].epoch();
+                let empty = KeyedTable::new(epoch);
+                GroupTable::Map(std::mem::replace(&mut tables[group], empty))
+            }
+            Tables::Timers(queue) => GroupTable::Timers(queue.replace(group, SortedChunks::Empty)),
+        }
+    }
+
+    /// Puts back what was taken out.
+    pub(crate) fn put_group(&mut self, group: usize, table: GroupTable) {
+        match (&mut self.tables, table) {
+            (Tables::Point(tables), GroupTable::Point(table)) => tables[group] = table,
+            (Tables::Map(tables), GroupTable::Map(table)) => tables[group] = table,
+            (Tables::Timers(queue), GroupTable::Timers(timers)) => {
+                queue.replace(group, timers);
+            }
+            _ => unreachable!("the shape of a state does not change"),
+        }
+    }
+
     /// An empty state over the key groups, in this epoch.
     pub(crate) fn new(descriptor: StateDescriptor, key_groups: KeyGroupRange, epoch: u32) -> Self {
         let groups = key_groups.len();

@@ -122,11 +122,23 @@ impl TimerQueue {
         self.groups[group].clone()
     }
 
-    /// Removes all timers of a group.
-    pub(crate) fn clear(&mut self, group: usize) {
-        while !self.groups[group].is_empty() {
-            self.remove(group, Position::START);
-        }
+    /// Replaces the timers of a group; returns the former ones.
+    pub(crate) fn replace(
+        &mut self,
+        group: usize,
+        timers: SortedChunks<StoredTimer>,
+    ) -> SortedChunks<StoredTimer> {
+        let bytes = |timers: &SortedChunks<StoredTimer>| -> usize {
+            timers.iter().map(|timer| timer.bytes.heap_bytes()).sum()
+        };
+        self.len += timers.len();
+        self.content_bytes += bytes(&timers);
+        let former = std::mem::replace(&mut self.groups[group], timers);
+        self.len -= former.len();
+        self.content_bytes -= bytes(&former);
+        self.changed[group] = self.epoch;
+        self.refresh(group);
+        former
     }
 
     /// Whether the timers of a group have changed after an epoch.

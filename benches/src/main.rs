@@ -8,6 +8,7 @@
 
 mod measure;
 mod micro;
+mod resident;
 mod runtime;
 mod shuffle;
 mod snapshot;
@@ -76,7 +77,12 @@ fn run(options: &Options) -> weir_state_api::Result<()> {
         micro::run(&mut recorder, if quick { 5_000 } else { 500_000 })?;
     }
     if chosen(Suite::Snapshot) {
-        snapshot::run(&mut recorder, if quick { 10_000 } else { 1_000_000 })?;
+        let sizes = if quick {
+            snapshot::Sizes { values: 10_000, under_load: 50_000 }
+        } else {
+            snapshot::Sizes { values: 1_000_000, under_load: 5_000_000 }
+        };
+        snapshot::run(&mut recorder, sizes)?;
     }
     if chosen(Suite::Runtime) {
         runtime::run(&mut recorder, if quick { 100_000 } else { 20_000_000 })?;

@@ -1,64 +1,246 @@
-//! What a snapshot costs: the time it holds the writer, the time until it is written, and the
-//! first writes after it, which copy what they touch.
+//! What snapshots cost: how long they hold the writer, what they take from its throughput and its
+//! memory while they are written, how much they write, how long a restore takes.
+//!
+//! The store is a folder of the local file system.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use weir_backend_heap::HeapBackendFactory;
+use weir_backend_heap::{HeapBackendFactory, HeapOptions};
 use weir_state_api::{
-    CheckpointId, Codec, Environment, KeyedStore, OpenRequest, Ordered, Result, SnapshotRequest,
-    block_on,
+    CheckpointId, Codec, Environment, Error, ErrorKind, KeyedStore, Notification, OpenRequest,
+    Ordered, Result, SnapshotHandle, SnapshotRequest, SnapshotTask, TokioSpawner, ValueState,
 };
 
 use crate::measure::{Recorder, millis};
+use crate::resident::ResidentMemory;
 use crate::shuffle::shuffled;
 
 const HEAP: &str = "weir heap";
 
-pub(crate) fn run(recorder: &mut Recorder, keys: i64) -> Result<()> {
-    let environment = Environment::in_memory();
-    let request = OpenRequest::new(environment, "bench", Codec::<i64>::id(&Ordered));
-    let factory = HeapBackendFactory::default();
-    let mut store: KeyedStore<i64> = block_on(KeyedStore::open(&factory, request.clone()))?;
-    let value = store.value::<i64>("value")?;
-    let order = shuffled(keys, 42);
-    for key in &order {
-        store.set_key(key)?;
-        value.set(&mut store, key)?;
-    }
-    let workload = format!("{keys} i64 values");
-    let (mut pinned, mut longest_write, mut written, mut restored) =
-        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for round in 0..recorder.rounds() {
-        let begun = Instant::now();
-        let task = store.snapshot(SnapshotRequest::checkpoint(
-            CheckpointId(round as u64 + 1),
-            format!("chk-{round}"),
-        ))?;
-        pinned.push(millis(begun.elapsed()));
+/// How large the states are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sizes {
+    /// Entries of 100-byte values, written whole and restored.
+    pub(crate) values: i64,
+    /// Entries of `i64` values, written while they change.
+    pub(crate) under_load: i64,
+}
 
-        // The whole state is written once while the snapshot is pending: the worst case of copying.
-        let mut longest = Duration::ZERO;
-        for key in &order {
-            let begun = Instant::now();
-            store.set_key(key)?;
-            value.set(&mut store, &(key + round as i64))?;
-            longest = longest.max(begun.elapsed());
+pub(crate) fn run(recorder: &mut Recorder, sizes: Sizes) -> Result<()> {
+    let bench = Bench::new()?;
+    bench.whole_and_increment(recorder, sizes.values)?;
+    bench.under_load(recorder, sizes.under_load)
+}
+
+/// A folder to write to and threads to write with.
+struct Bench {
+    tokio: tokio::runtime::Runtime,
+    request: OpenRequest,
+    factory: HeapBackendFactory,
+    _folder: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new() -> Result<Self> {
+        let failed = |error: std::io::Error| {
+            Error::new(ErrorKind::Unavailable, "the benchmark cannot be set up").source(error)
+        };
+        let folder = tempfile::tempdir().map_err(failed)?;
+        let tokio = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .build()
+            .map_err(failed)?;
+        let mut environment = Environment::in_memory();
+        let service = opendal::services::Fs::default().root(&folder.path().to_string_lossy());
+        environment.store = opendal::Operator::new(service)
+            .map_err(|error| Error::store("open", "the folder", error))?;
+        environment.spawner = Arc::new(TokioSpawner::new(tokio.handle().clone()));
+        let request = OpenRequest::new(environment, "bench", Codec::<i64>::id(&Ordered));
+        let factory =
+            HeapBackendFactory::new(HeapOptions::default().with_incremental_snapshots(true));
+        Ok(Bench { tokio, request, factory, _folder: folder })
+    }
+
+    fn open(&self, restore: Vec<SnapshotHandle>) -> Result<KeyedStore<i64>> {
+        let request = self.request.clone().restore_from(restore);
+        self.tokio.block_on(KeyedStore::open(&self.factory, request))
+    }
+
+    /// All of a state of 100-byte values, then one percent of it, then back.
+    fn whole_and_increment(&self, recorder: &mut Recorder, entries: i64) -> Result<()> {
+        let mut store = self.open(Vec::new())?;
+        let value = store.value::<Vec<u8>>("value")?;
+        let order = shuffled(entries, 42);
+        fill(&mut store, &value, &order, 0)?;
+        let workload = format!("{entries} x 100 B");
+        let mut samples = Samples::default();
+        for round in 0..recorder.rounds() as u64 {
+            // A savepoint builds on nothing, and nothing builds on it.
+            let mut whole = SnapshotRequest::checkpoint(CheckpointId(3 * round + 1), "whole");
+            whole.kind = weir_state_api::SnapshotKind::NativeSavepoint;
+            let (task, pinned) = timed(|| store.snapshot(whole))?;
+            let (handle, written) = timed(|| self.tokio.block_on(task.run()))?;
+            samples.add("synchronous part", "ms", millis(pinned));
+            samples.add("whole: written in", "ms", millis(written));
+            samples.add("whole: size", "MB", handle.total_bytes() as f64 / 1e6);
+            let (restored, time) = timed(|| self.open(vec![handle]))?;
+            samples.add("whole: restored in", "ms", millis(time));
+            assert_eq!(restored.statistics().entries, entries as u64, "the snapshot is complete");
+            drop(restored);
+
+            let base = CheckpointId(3 * round + 2);
+            let task = store.snapshot(SnapshotRequest::checkpoint(base, "base"))?;
+            self.tokio.block_on(task.run())?;
+            store.notify(Notification::Complete(base))?;
+            let changed = order.len() / 100;
+            let from = (round as usize * changed) % (order.len() - changed);
+            fill(&mut store, &value, &order[from..from + changed], round as u8 + 1)?;
+            let before = store.statistics().bytes_uploaded;
+            let next = SnapshotRequest::checkpoint(CheckpointId(3 * round + 3), "next");
+            let task = store.snapshot(next)?;
+            let (_, written) = timed(|| self.tokio.block_on(task.run()))?;
+            let uploaded = store.statistics().bytes_uploaded - before;
+            samples.add("1 % changed: written in", "ms", millis(written));
+            samples.add("1 % changed: size", "MB", uploaded as f64 / 1e6);
         }
-        longest_write.push(millis(longest));
-
-        let begun = Instant::now();
-        let handle = block_on(task.run())?;
-        written.push(millis(begun.elapsed()));
-
-        let begun = Instant::now();
-        let restored_store: KeyedStore<i64> =
-            block_on(KeyedStore::open(&factory, request.clone().restore_from(vec![handle])))?;
-        restored.push(millis(begun.elapsed()));
-        assert_eq!(restored_store.statistics().entries, keys as u64, "the snapshot is complete");
+        samples.record(recorder, &workload);
+        Ok(())
     }
-    recorder.add("snapshot", &workload, HEAP, "synchronous part", "ms", pinned);
-    recorder.add("snapshot", &workload, HEAP, "longest write", "ms", longest_write);
-    recorder.add("snapshot", &workload, HEAP, "written in", "ms", written);
-    recorder.add("snapshot", &workload, HEAP, "restored in", "ms", restored);
+
+    /// A writer at full speed, without a snapshot and while one is written. It changes a tenth of
+    /// the entries, over and over, all over the state.
+    fn under_load(&self, recorder: &mut Recorder, entries: i64) -> Result<()> {
+        let mut store = self.open(Vec::new())?;
+        let value = store.value::<i64>("value")?;
+        let order = shuffled(entries, 42);
+        for key in &order {
+            store.set_key(key)?;
+            value.set(&mut store, key)?;
+        }
+        let state_bytes = store.statistics().memory_bytes;
+        let changing = &order[..order.len() / 10];
+        let workload = format!("{entries} i64, 10 % change");
+        let mut samples = Samples::default();
+        for round in 0..recorder.rounds() as u64 {
+            let quiet = write_while(&mut store, &value, changing, |elapsed| {
+                elapsed < Duration::from_millis(500)
+            })?;
+            let mut request = SnapshotRequest::checkpoint(CheckpointId(round + 1), "load");
+            request.kind = weir_state_api::SnapshotKind::NativeSavepoint;
+            let memory = ResidentMemory::begin();
+            let (task, pinned) = timed(|| store.snapshot(request))?;
+            let (done, handle) = self.run_aside(task);
+            let busy =
+                write_while(&mut store, &value, changing, |_| !done.load(Ordering::Acquire))?;
+            let handle = self.tokio.block_on(handle).map_err(|error| {
+                Error::new(ErrorKind::Closed, "the snapshot's thread has failed").source(error)
+            })??;
+            let extra = memory.peak_growth();
+            samples.add("synchronous part", "ms", millis(pinned));
+            samples.add("written in", "ms", millis(busy.time));
+            samples.add("size", "MB", handle.total_bytes() as f64 / 1e6);
+            samples.add("longest write", "ms", millis(busy.longest.max(pinned)));
+            samples.add("writes beside it", "%", 100.0 * busy.rate() / quiet.rate());
+            samples.add("writes alone", "M/s", quiet.rate() / 1e6);
+            if let Some(extra) = extra {
+                samples.add("extra memory", "%", 100.0 * extra as f64 / state_bytes as f64);
+            }
+        }
+        samples.add("memory per entry", "bytes", state_bytes as f64 / entries as f64);
+        samples.record(recorder, &workload);
+        Ok(())
+    }
+
+    /// Runs a task on another thread; the flag tells when it is done.
+    fn run_aside(
+        &self,
+        task: SnapshotTask,
+    ) -> (Arc<AtomicBool>, tokio::task::JoinHandle<Result<SnapshotHandle>>) {
+        let done = Arc::new(AtomicBool::new(false));
+        let tell = Arc::clone(&done);
+        let handle = self.tokio.spawn(async move {
+            let result = task.run().await;
+            tell.store(true, Ordering::Release);
+            result
+        });
+        (done, handle)
+    }
+}
+
+fn fill(
+    store: &mut KeyedStore<i64>,
+    value: &ValueState<Vec<u8>>,
+    keys: &[i64],
+    content: u8,
+) -> Result<()> {
+    let mut bytes = vec![content; 96];
+    for key in keys {
+        bytes[..8].copy_from_slice(&key.to_le_bytes());
+        store.set_key(key)?;
+        value.set(store, &bytes)?;
+    }
     Ok(())
+}
+
+/// What a writer did.
+struct Writes {
+    count: u64,
+    time: Duration,
+    longest: Duration,
+}
+
+impl Writes {
+    fn rate(&self) -> f64 {
+        self.count as f64 / self.time.as_secs_f64()
+    }
+}
+
+/// Updates keys, one after the other, as long as `goes_on`; looks at the clock at every write.
+fn write_while(
+    store: &mut KeyedStore<i64>,
+    value: &ValueState<i64>,
+    keys: &[i64],
+    goes_on: impl Fn(Duration) -> bool,
+) -> Result<Writes> {
+    let begun = Instant::now();
+    let mut writes = Writes { count: 0, time: Duration::ZERO, longest: Duration::ZERO };
+    for key in keys.iter().cycle() {
+        store.set_key(key)?;
+        value.update(store, |old| old.unwrap_or(0).wrapping_add(1)).wait()?;
+        let now = begun.elapsed();
+        writes.longest = writes.longest.max(now.saturating_sub(writes.time));
+        writes.time = now;
+        writes.count += 1;
+        if !goes_on(now) {
+            break;
+        }
+    }
+    Ok(writes)
+}
+
+fn timed<R>(f: impl FnOnce() -> Result<R>) -> Result<(R, Duration)> {
+    let begun = Instant::now();
+    let result = f()?;
+    Ok((result, begun.elapsed()))
+}
+
+/// Samples by metric, in the order of their first appearance.
+#[derive(Default)]
+struct Samples(Vec<(&'static str, &'static str, Vec<f64>)>);
+
+impl Samples {
+    fn add(&mut self, metric: &'static str, unit: &'static str, sample: f64) {
+        match self.0.iter_mut().find(|(known, ..)| *known == metric) {
+            Some((.., samples)) => samples.push(sample),
+            None => self.0.push((metric, unit, vec![sample])),
+        }
+    }
+
+    fn record(self, recorder: &mut Recorder, workload: &str) {
+        for (metric, unit, samples) in self.0 {
+            recorder.add("snapshot", workload, HEAP, metric, unit, samples);
+        }
+    }
 }

@@ -3,11 +3,10 @@
 //! Nothing in Weir reads the system's clock, opens a store or spawns a task behind the caller's
 //! back, so a test can control all three.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crate::{BoxFuture, Error, ErrorKind, Result};
+use crate::BoxFuture;
 
 /// Milliseconds since the Unix epoch, as event and processing times count them.
 pub type Millis = i64;
@@ -89,33 +88,6 @@ pub trait Spawner: Send + Sync + std::fmt::Debug {
 
     /// Starts work that uses the CPU or blocks.
     fn spawn_blocking(&self, work: Box<dyn FnOnce() + Send + 'static>);
-}
-
-/// Spawns `future` and calls `done` with its result: exactly once, also when the future panics or
-/// the spawner drops it.
-pub(crate) fn spawn_with_reply<T: Send + 'static>(
-    spawner: &dyn Spawner,
-    future: BoxFuture<'static, Result<T>>,
-    done: impl FnOnce(Result<T>) + Send + 'static,
-) {
-    struct Reply<T, F: FnOnce(Result<T>)>(Option<F>, PhantomData<fn(T)>);
-    impl<T, F: FnOnce(Result<T>)> Reply<T, F> {
-        fn send(&mut self, result: Result<T>) {
-            if let Some(done) = self.0.take() {
-                done(result);
-            }
-        }
-    }
-    impl<T, F: FnOnce(Result<T>)> Drop for Reply<T, F> {
-        fn drop(&mut self) {
-            self.send(Err(Error::new(
-                ErrorKind::Closed,
-                "the background work panicked or was dropped before it ended",
-            )));
-        }
-    }
-    let mut reply = Reply(Some(done), PhantomData);
-    spawner.spawn(Box::pin(async move { reply.send(future.await) }));
 }
 
 /// Spawns onto a tokio runtime.
@@ -231,42 +203,5 @@ impl Environment {
             store,
             spawner: Arc::new(InlineSpawner),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::mpsc::channel;
-
-    /// A spawner that shuts down: it drops what it is given.
-    #[derive(Debug)]
-    struct Dropping;
-
-    impl Spawner for Dropping {
-        fn spawn(&self, future: BoxFuture<'static, ()>) {
-            drop(future);
-        }
-
-        fn spawn_blocking(&self, work: Box<dyn FnOnce() + Send>) {
-            drop(work);
-        }
-    }
-
-    #[test]
-    fn the_reply_comes_once_whatever_becomes_of_the_work() {
-        let (sender, replies) = channel();
-        let reply = |sender: std::sync::mpsc::Sender<_>| move |result| sender.send(result).unwrap();
-        spawn_with_reply(&InlineSpawner, Box::pin(async { Ok(1) }), reply(sender.clone()));
-        spawn_with_reply(&Dropping, Box::pin(async { Ok(2) }), reply(sender.clone()));
-        let panicking: BoxFuture<'static, Result<i32>> =
-            Box::pin(async { panic!("as the test wants") });
-        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            spawn_with_reply(&InlineSpawner, panicking, reply(sender));
-        }));
-        assert!(panicked.is_err());
-        let replies: Vec<_> =
-            replies.iter().map(|reply| reply.map_err(|error| error.kind())).collect();
-        assert_eq!(replies, [Ok(1), Err(ErrorKind::Closed), Err(ErrorKind::Closed)]);
     }
 }

@@ -94,7 +94,7 @@ impl<'a, T> StateFuture<'a, T> {
         match self.0 {
             Inner::Ready(result) => wake(result),
             Inner::Pending(future) => {
-                crate::environment::spawn_with_reply(spawner, future, wake);
+                crate::spawned::spawn_with_reply(spawner, future, wake);
             }
             Inner::Taken => wake(Err(taken())),
         }

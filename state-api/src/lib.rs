@@ -32,6 +32,7 @@
 //! | `ttl/` | when values expire, and what clean-up makes of stored bytes |
 //! | `operator_state.rs` | state without a key: offsets, transactions |
 //! | `environment.rs`, `future.rs` | clock, store, spawner; ready and pending results |
+//! | `spawned.rs` | background work whose result is awaited |
 //! | `stored_key/` | one layout of keys for backends with an ordered key space |
 //! | `page.rs`, `frame.rs` | packed results; the envelope of metadata |
 //!
@@ -52,6 +53,7 @@ mod objects;
 mod operator_state;
 mod page;
 mod snapshot;
+mod spawned;
 pub mod stored_key;
 pub mod ttl;
 mod typed;
@@ -70,5 +72,6 @@ pub use objects::*;
 pub use operator_state::*;
 pub use page::*;
 pub use snapshot::*;
+pub use spawned::Spawned;
 pub use ttl::{StateTtl, TimeDomain};
 pub use typed::*;

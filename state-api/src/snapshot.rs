@@ -120,7 +120,7 @@ impl SnapshotTask {
         spawner: &dyn Spawner,
         done: impl FnOnce(Result<SnapshotHandle>) + Send + 'static,
     ) {
-        crate::environment::spawn_with_reply(spawner, self.0, done);
+        crate::spawned::spawn_with_reply(spawner, self.0, done);
     }
 }
 

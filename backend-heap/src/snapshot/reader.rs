@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use opendal::{Operator, Reader};
 use weir_state_api::{
-    Error, ErrorKind, KeyGroup, KeyHashVersion, KeyedBackend, MAX_KEY_LEN, ObjectRef, Result,
-    SnapshotHandle, key_hash,
+    Error, ErrorKind, KeyGroup, KeyHashVersion, KeyedBackend, MAX_KEY_LEN, MaxParallelism,
+    ObjectRef, OpenRequest, Result, SnapshotHandle, Spawned, key_hash,
 };
 
 use super::bytes::{Decoder, corrupt};
@@ -19,10 +19,15 @@ use crate::backend::{HeapBackend, RESTORED_EPOCH, Traffic};
 use crate::keyed_table::Locator;
 use crate::map_table::MapTable;
 use crate::point_table::PointTable;
-use crate::store::{State, Tables};
+use crate::sorted_chunks::SortedChunks;
+use crate::store::GroupTable;
+use crate::timer_queue::StoredTimer;
 
 /// How much of an object is read at once; a single section may be longer.
 const READ_LEN: u64 = 8 << 20;
+
+/// In how many portions a run of sections is decoded, each by a thread if the spawner has so many.
+const PORTIONS: u64 = 4;
 
 /// How much of the end of a longer object is read at first: most footers are shorter.
 const TAIL_LEN: u64 = 64 << 10;
@@ -59,21 +64,93 @@ async fn restore_part(
     let sections = footer.sections.iter();
     let wanted: Vec<Section> =
         sections.filter(|section| part.key_groups.contains(section.group)).copied().collect();
+    let mut decoding = Vec::new();
     for run in runs(&wanted) {
+        // The next bytes arrive while the last ones are decoded.
         let bytes = source.read(span(run)).await?;
-        for section in run {
-            let start = (section.offset - run.first().map_or(0, |first| first.offset)) as usize;
-            let body = bytes.get(start..start + section.length as usize).unwrap_or_default();
-            if crc32fast::hash(body) != section.crc32 {
-                let what =
-                    format!("the entries of key group {} fail their checksum", section.group);
-                return Err(corrupt(&object.path, what));
+        collect(backend, std::mem::take(&mut decoding)).await?;
+        decoding = start_decoding(backend, run, &bytes, &states, &object.path)?;
+    }
+    collect(backend, decoding).await
+}
+
+/// Sections that are being decoded, into tables that are taken out of the instance meanwhile.
+type Decoding = Spawned<Vec<Decoded>>;
+
+/// A decoded section.
+struct Decoded {
+    state: usize,
+    group: usize,
+    table: GroupTable,
+}
+
+/// Starts to decode a run of sections, in several portions of about the same length.
+fn start_decoding(
+    backend: &mut HeapBackend,
+    run: &[Section],
+    bytes: &Bytes,
+    states: &[usize],
+    object: &str,
+) -> Result<Vec<Decoding>> {
+    let start = run.first().map_or(0, |first| first.offset);
+    let rules = KeyRules::of(&backend.request);
+    let mut portions = Vec::new();
+    let mut portion = Portion { sections: Vec::new(), rules, object: object.into() };
+    let mut portion_len = 0;
+    for section in run {
+        let from = (section.offset - start) as usize;
+        let body = from..from + section.length as usize;
+        let state = states.get(usize::from(section.state)).copied().unwrap_or_default();
+        let Some(group) = backend.request.key_groups.index_of(section.group) else { continue };
+        let Some(owner) = backend.states.get_mut(state) else { continue };
+        let target = Decoded { state, group, table: owner.take_group(group) };
+        portion.sections.push((*section, bytes.slice(body), target));
+        portion_len += section.length;
+        if portion_len >= READ_LEN / PORTIONS {
+            let full = std::mem::take(&mut portion.sections);
+            portions.push(Portion { sections: full, rules, object: object.into() });
+            portion_len = 0;
+        }
+    }
+    portions.push(portion);
+    let spawner = &*backend.request.environment.spawner;
+    Ok(portions.into_iter().map(|p| Spawned::blocking(spawner, move || p.decode())).collect())
+}
+
+/// Puts decoded tables back.
+async fn collect(backend: &mut HeapBackend, decoding: Vec<Decoding>) -> Result<()> {
+    for portion in decoding {
+        for Decoded { state, group, table } in portion.await? {
+            if let Some(owner) = backend.states.get_mut(state) {
+                owner.put_group(group, table);
             }
-            let state = states.get(usize::from(section.state)).copied().unwrap_or_default();
-            insert_section(backend, state, section, body, &object.path)?;
         }
     }
     Ok(())
+}
+
+/// Some sections of an object, with the tables that they go to.
+struct Portion {
+    sections: Vec<(Section, Bytes, Decoded)>,
+    rules: KeyRules,
+    object: String,
+}
+
+impl Portion {
+    fn decode(self) -> Result<Vec<Decoded>> {
+        let Portion { sections, rules, object } = self;
+        let mut decoded = Vec::with_capacity(sections.len());
+        for (section, body, Decoded { state, group, table }) in sections {
+            if crc32fast::hash(&body) != section.crc32 {
+                let what =
+                    format!("the entries of key group {} fail their checksum", section.group);
+                return Err(corrupt(&object, what));
+            }
+            let table = apply_section(table, &section, &body, rules, &object)?;
+            decoded.push(Decoded { state, group, table });
+        }
+        Ok(decoded)
+    }
 }
 
 /// The index of each of the object's states in the instance.
@@ -120,39 +197,54 @@ fn span(run: &[Section]) -> Range<u64> {
     run.first().map_or(0, |first| first.offset)..run.last().map_or(0, Section::end)
 }
 
-fn insert_section<'a>(
-    backend: &mut HeapBackend,
-    state: usize,
-    section: &Section,
-    body: &'a [u8],
-    object: &'a str,
-) -> Result<()> {
-    let request = &backend.request;
-    let (Some(group), Some(state)) =
-        (request.key_groups.index_of(section.group), backend.states.get_mut(state))
-    else {
-        return Ok(());
-    };
-    let max_parallelism = request.max_parallelism;
-    let derived = request.key_hash == KeyHashVersion::Xxh3V1;
-    let locate = |key: &'a [u8], namespace: &'a [u8]| {
-        if key.len() > MAX_KEY_LEN {
-            return Err(corrupt(object, "a key is longer than keys may be"));
+/// What keys must be like.
+#[derive(Debug, Clone, Copy)]
+struct KeyRules {
+    /// `None`: the engine assigns key groups.
+    max_parallelism: Option<MaxParallelism>,
+}
+
+impl KeyRules {
+    fn of(request: &OpenRequest) -> Self {
+        let derived = request.key_hash == KeyHashVersion::Xxh3V1;
+        KeyRules { max_parallelism: derived.then_some(request.max_parallelism) }
+    }
+
+    fn locate<'k>(
+        self,
+        key: &'k [u8],
+        namespace: &'k [u8],
+        group: KeyGroup,
+        object: &str,
+    ) -> Result<Locator<'k>> {
+        if key.len() > MAX_KEY_LEN || namespace.len() > MAX_KEY_LEN {
+            return Err(corrupt(object, "a key or namespace is longer than they may be"));
         }
         let hash = key_hash(key);
-        if derived && max_parallelism.group_of_hash(hash) != section.group {
-            return Err(misplaced(section.group, object));
+        if self.max_parallelism.is_some_and(|max| max.group_of_hash(hash) != group) {
+            return Err(misplaced(group, object));
         }
         Ok(Locator::with_key_hash(key, hash, namespace))
-    };
+    }
+}
+
+/// Replaces or changes what a key group holds of a state.
+fn apply_section(
+    table: GroupTable,
+    section: &Section,
+    body: &[u8],
+    rules: KeyRules,
+    object: &str,
+) -> Result<GroupTable> {
     let mut decoder = Decoder::new(body, object);
     let whole = section.extent == SectionExtent::Whole;
-    let State { tables, .. } = state;
-    match tables {
-        Tables::Point(tables) => {
-            let Some(table) = tables.get_mut(group) else { return Ok(()) };
+    // Never more than there can be in the bytes, whatever a damaged footer says.
+    let room = usize::try_from(section.records).unwrap_or(usize::MAX).min(body.len() / 3);
+    let locate = |key, namespace| rules.locate(key, namespace, section.group, object);
+    Ok(match table {
+        GroupTable::Point(mut table) => {
             if whole {
-                *table = PointTable::new(RESTORED_EPOCH);
+                table = PointTable::with_room(RESTORED_EPOCH, room);
             }
             decode_removals(&mut decoder, section.removals, |key, namespace| {
                 table.remove(locate(key, namespace)?);
@@ -160,12 +252,12 @@ fn insert_section<'a>(
             })?;
             decode_points(decoder, section.records, |(key, namespace, value)| {
                 table.put(locate(key, namespace)?, value)
-            })
+            })?;
+            GroupTable::Point(table)
         }
-        Tables::Map(tables) => {
-            let Some(table) = tables.get_mut(group) else { return Ok(()) };
+        GroupTable::Map(mut table) => {
             if whole {
-                *table = MapTable::new(RESTORED_EPOCH);
+                table = MapTable::with_room(RESTORED_EPOCH, room);
             }
             decode_removals(&mut decoder, section.removals, |key, namespace| {
                 table.remove(locate(key, namespace)?);
@@ -177,17 +269,19 @@ fn insert_section<'a>(
                     table.remove(at);
                 }
                 table.put_entries(at, entries)
-            })
+            })?;
+            GroupTable::Map(table)
         }
-        Tables::Timers(queue) => {
-            queue.clear(group);
+        GroupTable::Timers(_) => {
+            let mut timers = SortedChunks::Empty;
             decode_timers(decoder, section.records, |time, key, namespace| {
                 locate(key, namespace)?;
-                queue.register(group, time, key, namespace);
+                timers.push(StoredTimer::new(time, key, namespace));
                 Ok(())
-            })
+            })?;
+            GroupTable::Timers(timers)
         }
-    }
+    })
 }
 
 #[cold]

@@ -6,8 +6,10 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use bytes::Bytes;
-use opendal::{Operator, Writer};
-use weir_state_api::{Error, KeyGroup, ObjectRef, Result, SnapshotHandle, StateDescriptor};
+use opendal::Writer;
+use weir_state_api::{
+    Environment, Error, KeyGroup, ObjectRef, Result, SnapshotHandle, Spawned, StateDescriptor,
+};
 
 use super::bytes::corrupt;
 use super::chain::Chain;
@@ -57,17 +59,17 @@ pub(crate) struct Written {
 
 /// The asynchronous part of a snapshot.
 ///
-/// Encoding is work for the CPU: it is done between two writes to the store, one piece at a time,
-/// and gives way to other tasks after each. When it fails the writer is aborted; when it is dropped
+/// Encoding is work for the CPU: it is done piece by piece, each while the one before is written to
+/// the store, and gives way to other tasks in between. When it fails the writer is aborted; when it is dropped
 /// in the middle, the store may be left with an unfinished upload, never with a named object.
 pub(crate) async fn write_snapshot(
     pinned: PinnedInstance,
-    store: Operator,
+    environment: Environment,
     traffic: Arc<Traffic>,
 ) -> Result<Written> {
     let PinnedInstance { mut handle, sections, base, directory, shared } = pinned;
     let path = format!("{directory}heap-{}.state", uuid::Uuid::new_v4().simple());
-    let mut object = write_object(&handle.states, sections, path, &store, &traffic).await?;
+    let mut object = write_object(&handle.states, sections, path, &environment, &traffic).await?;
     if shared {
         object = object.map(ObjectRef::shared);
     }
@@ -89,15 +91,15 @@ async fn write_object(
     states: &[StateDescriptor],
     sections: Vec<PinnedSection>,
     path: String,
-    store: &Operator,
+    environment: &Environment,
     traffic: &Traffic,
 ) -> Result<Option<ObjectRef>> {
     if sections.is_empty() {
         return Ok(None);
     }
     let mut upload = Upload {
-        writer: None,
-        store: store.clone(),
+        target: Target::Unopened,
+        environment: environment.clone(),
         path,
         buffer: header(),
         flushed: 0,
@@ -110,7 +112,9 @@ async fn write_object(
         Ok(false) => return Ok(None),
         Err(error) => {
             // The first error is the one to report; what the abort says adds nothing.
-            if let Some(mut writer) = upload.writer {
+            if let Target::Writing(last) = upload.target
+                && let Ok(mut writer) = last.await
+            {
                 drop(writer.abort().await);
             }
             return Err(error);
@@ -119,6 +123,7 @@ async fn write_object(
     let Upload { path, flushed: length, crc32, .. } = upload;
     traffic.uploaded.fetch_add(length, Ordering::Relaxed);
 
+    let store = &environment.store;
     let stored = store.stat(&path).await.map_err(|error| Error::store("stat", &path, error))?;
     if stored.content_length() != length {
         let what = format!(
@@ -130,6 +135,16 @@ async fn write_object(
     Ok(Some(ObjectRef::new(path, length, crc32.finalize())))
 }
 
+/// Where the pieces go.
+enum Target {
+    /// Not opened before the first piece: an increment may turn out to be empty.
+    Unopened,
+    /// The last piece is on its way, while the next one is encoded.
+    Writing(Spawned<Writer>),
+    /// Closed or failed.
+    Done,
+}
+
 /// What a section holds.
 #[derive(Debug, Default)]
 struct Counts {
@@ -139,9 +154,8 @@ struct Counts {
 
 /// An object being written.
 struct Upload {
-    /// Opened with the first piece: an increment may turn out to be empty.
-    writer: Option<Writer>,
-    store: Operator,
+    target: Target,
+    environment: Environment,
     path: String,
     /// Encoded and not yet handed over.
     buffer: Vec<u8>,
@@ -179,9 +193,12 @@ impl Upload {
         let offset = self.flushed + self.buffer.len() as u64;
         self.buffer.extend_from_slice(&footer.encode(offset));
         self.flush().await?;
-        if let Some(writer) = &mut self.writer {
-            let closed = writer.close().await;
-            closed.map_err(|error| Error::store("complete", &self.path, error))?;
+        if let Target::Writing(last) = std::mem::replace(&mut self.target, Target::Done) {
+            let mut writer = last.await?;
+            if let Err(error) = writer.close().await {
+                drop(writer.abort().await);
+                return Err(Error::store("complete", &self.path, error));
+            }
         }
         Ok(true)
     }
@@ -271,20 +288,29 @@ impl Upload {
         Ok(())
     }
 
+    /// Hands the piece over, once the one before is written.
     async fn flush(&mut self) -> Result<()> {
         let piece = Bytes::from(std::mem::take(&mut self.buffer));
         self.crc32.update(&piece);
-        let length = piece.len() as u64;
-        let writer = match &mut self.writer {
-            Some(writer) => writer,
-            None => {
-                let opened = self.store.writer(&self.path).await;
-                self.writer.insert(opened.map_err(|e| Error::store("create", &self.path, e))?)
+        self.flushed += piece.len() as u64;
+        let path = self.path.clone();
+        let mut writer = match std::mem::replace(&mut self.target, Target::Done) {
+            Target::Writing(last) => last.await?,
+            Target::Unopened | Target::Done => {
+                let opened = self.environment.store.writer(&path).await;
+                opened.map_err(|error| Error::store("create", &path, error))?
             }
         };
-        let written = writer.write(piece).await;
-        written.map_err(|error| Error::store("write", &self.path, error))?;
-        self.flushed += length;
+        let spawner = &*self.environment.spawner;
+        self.target = Target::Writing(Spawned::future(spawner, async move {
+            match writer.write(piece).await {
+                Ok(()) => Ok(writer),
+                Err(error) => {
+                    drop(writer.abort().await);
+                    Err(Error::store("write", &path, error))
+                }
+            }
+        }));
         Ok(())
     }
 }
