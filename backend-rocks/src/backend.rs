@@ -1,25 +1,26 @@
 //! The instance: what each call does to which database.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_state_api::stored_key::{map_bounds, push_map, push_map_prefix, push_point, take_part};
+use weir_state_api::ttl::TtlClock;
 use weir_state_api::{
-    Address, Capabilities, Change, Error, ErrorKind, KeyRef, KeyedBackend, Lookup, MapRange,
-    Millis, NextTimer, Notification, OpenRequest, Order, Page, PendingValues, Result, Scan,
-    ScanStep, SnapshotRequest, SnapshotTask, StateDescriptor, StateId, StateShape, Statistics,
-    TimerPoll, TimerRef, UpdateFn, Updated, Values,
+    Address, Capabilities, Change, CleanUp, KeyRef, KeyedBackend, Lookup, MapRange, Millis,
+    NextTimer, Notification, OpenRequest, Order, Page, PendingValues, Result, Scan, ScanStep,
+    SnapshotRequest, SnapshotTask, StateDescriptor, StateId, StateShape, Statistics, TimerPoll,
+    TimerRef, UpdateFn, Updated, Values,
 };
 
 use crate::append_guard::AppendGuard;
-use crate::database::Database;
+use crate::clean_up::clean_up;
+use crate::eras::store;
 use crate::limits::ValueLimit;
 use crate::multi_get::multi_get;
 use crate::options::RocksOptions;
 use crate::scan::{KeyScan, MapScan, count_entries, odd_key};
-use crate::shard::{Shard, Shards};
+use crate::shard::{Shard, Shards, StoredState, load};
 use crate::snapshot::{Snapshots, new_handle};
 use crate::state::{State, States};
-use crate::stored_value::{load, seal, store};
 use crate::timers::{TimerQueue, time_of_suffix};
 
 /// An instance of the RocksDB backend.
@@ -29,6 +30,7 @@ pub(crate) struct RocksBackend {
     states: States,
     shards: Shards,
     snapshots: Snapshots,
+    clock: Arc<Mutex<TtlClock>>,
     guard: AppendGuard,
     limit: ValueLimit,
     /// The stored key of the running access.
@@ -45,6 +47,7 @@ impl RocksBackend {
         options: Arc<RocksOptions>,
         shards: Shards,
         snapshots: Snapshots,
+        clock: Arc<Mutex<TtlClock>>,
     ) -> Self {
         let limit = ValueLimit(options.max_value_len);
         RocksBackend {
@@ -53,6 +56,7 @@ impl RocksBackend {
             states: States::default(),
             shards,
             snapshots,
+            clock,
             guard: AppendGuard::default(),
             limit,
             key: Vec::new(),
@@ -76,10 +80,8 @@ impl RocksBackend {
 
     fn add(&mut self, descriptor: StateDescriptor, timers: TimerQueue) -> Result<StateId> {
         let shape = descriptor.kind.shape();
-        let name = descriptor.name.clone();
-        let id = self.states.add(State { descriptor, shape, timers })?;
-        self.shards.add_state(&name);
-        Ok(id)
+        self.shards.add_state(&descriptor)?;
+        self.states.add(State { descriptor, shape, timers, cursor: None })
     }
 
     /// Checks an access to a queue.
@@ -87,17 +89,6 @@ impl RocksBackend {
         let state = self.states.get_mut(queue)?;
         state.expect(state.shape == StateShape::Queue, call)?;
         Ok((&mut state.timers, &self.shards))
-    }
-
-    /// Refuses an append that makes the value at the key in the buffer too long.
-    #[cold]
-    fn measure(&self, at: &Address<'_>, shape: StateShape, length: usize) -> Result<()> {
-        let database = &self.shards.of_key(at.key)?.database;
-        let there = match database.get(shape, &self.key)? {
-            Some(stored) => load(&stored)?.len(),
-            None => 0,
-        };
-        self.limit.check(there + length)
     }
 }
 
@@ -109,17 +100,17 @@ fn locate<'s>(
     at: &Address<'_>,
     key: &mut Vec<u8>,
     call: &str,
-) -> Result<(&'s Database, StateShape)> {
+) -> Result<(&'s Shard, StateShape, StoredState)> {
     let shard = shards.of_key(at.key)?;
     let state = states.get(at.state)?;
-    let stored = shard.stored_id(at.state);
+    let stored = shard.stored(at.state);
     key.clear();
     match state.shape {
-        StateShape::Point => push_point(stored, at.key, at.namespace, key),
-        StateShape::Ordered => push_map(stored, at.key, at.namespace, at.map_key, key),
+        StateShape::Point => push_point(stored.id, at.key, at.namespace, key),
+        StateShape::Ordered => push_map(stored.id, at.key, at.namespace, at.map_key, key),
         StateShape::Queue => state.expect(false, call)?,
     }
-    Ok((&shard.database, state.shape))
+    Ok((shard, state.shape, stored))
 }
 
 /// The shard of an access that only maps offer, and what the keys of the map begin with.
@@ -161,16 +152,15 @@ impl KeyedBackend for RocksBackend {
     }
 
     fn register(&mut self, descriptor: &StateDescriptor) -> Result<StateId> {
-        if descriptor.ttl.is_some() {
-            return Err(Error::new(ErrorKind::Unsupported, "this backend has no TTL yet")
-                .state(&descriptor.name)
-                .advice("register the state without TTL, or use another backend"));
+        let Some((id, known)) = self.states.find(&descriptor.name) else {
+            return self.add(descriptor.clone(), TimerQueue::empty(self.options.timers));
+        };
+        known.descriptor.check_compatible(descriptor)?;
+        if known.descriptor.ttl != descriptor.ttl {
+            self.shards.set_ttl(id, descriptor.ttl)?;
+            self.states.get_mut(id)?.descriptor.ttl = descriptor.ttl;
         }
-        if let Some((id, known)) = self.states.find(&descriptor.name) {
-            known.descriptor.check_compatible(descriptor)?;
-            return Ok(id);
-        }
-        self.add(descriptor.clone(), TimerQueue::empty(self.options.timers))
+        Ok(id)
     }
 
     fn states(&self) -> Vec<(StateId, StateDescriptor)> {
@@ -178,10 +168,11 @@ impl KeyedBackend for RocksBackend {
     }
 
     fn get(&mut self, at: &Address<'_>) -> Result<Lookup<'_>> {
-        let (database, shape) = locate(&self.shards, &self.states, at, &mut self.key, "get")?;
-        let Some(stored) = database.get(shape, &self.key)? else { return Ok(Lookup::Absent) };
+        let (shard, shape, state) = locate(&self.shards, &self.states, at, &mut self.key, "get")?;
+        let Some(stored) = shard.database.get(shape, &self.key)? else { return Ok(Lookup::Absent) };
+        let Some(value) = load(shard, state, &stored)? else { return Ok(Lookup::Absent) };
         self.value.clear();
-        self.value.extend_from_slice(load(&stored)?);
+        self.value.extend_from_slice(&value);
         Ok(Lookup::Found(&self.value))
     }
 
@@ -197,41 +188,47 @@ impl KeyedBackend for RocksBackend {
 
     fn put(&mut self, at: &Address<'_>, value: &[u8]) -> Result<()> {
         self.limit.check(value.len())?;
-        let (database, shape) = locate(&self.shards, &self.states, at, &mut self.key, "put")?;
-        store(value, &mut self.value);
-        database.put(shape, &self.key, &self.value)
+        let (shard, shape, state) = locate(&self.shards, &self.states, at, &mut self.key, "put")?;
+        store(value, state.era, &mut self.value);
+        shard.database.put(shape, &self.key, &self.value)
     }
 
     fn delete(&mut self, at: &Address<'_>) -> Result<()> {
-        let (database, shape) = locate(&self.shards, &self.states, at, &mut self.key, "delete")?;
-        database.delete(shape, &self.key)
+        let (shard, shape, _) = locate(&self.shards, &self.states, at, &mut self.key, "delete")?;
+        shard.database.delete(shape, &self.key)
     }
 
     fn append(&mut self, at: &Address<'_>, value: &[u8]) -> Result<()> {
         self.limit.check(value.len())?;
-        let (database, shape) = locate(&self.shards, &self.states, at, &mut self.key, "append")?;
+        let (shard, shape, state) =
+            locate(&self.shards, &self.states, at, &mut self.key, "append")?;
         if self.limit.is_exact() || self.guard.must_measure(at.key, value.len(), self.limit.0) {
-            self.measure(at, shape, value.len())?;
+            let there = match shard.database.get(shape, &self.key)? {
+                Some(stored) => load(shard, state, &stored)?.map_or(0, |value| value.len()),
+                None => 0,
+            };
+            self.limit.check(there + value.len())?;
         }
-        store(value, &mut self.value);
-        database.merge(shape, &self.key, &self.value)
+        store(value, state.era, &mut self.value);
+        shard.database.merge(shape, &self.key, &self.value)
     }
 
     fn update(&mut self, at: &Address<'_>, f: &mut UpdateFn<'_>) -> Result<Updated> {
-        let (database, shape) = locate(&self.shards, &self.states, at, &mut self.key, "update")?;
+        let (shard, shape, state) =
+            locate(&self.shards, &self.states, at, &mut self.key, "update")?;
         self.value.clear();
-        let change = match database.get(shape, &self.key)? {
+        let change = match shard.database.get(shape, &self.key)? {
             None => f(None, &mut self.value)?,
-            Some(stored) => f(Some(load(&stored)?), &mut self.value)?,
+            Some(stored) => f(load(shard, state, &stored)?.as_deref(), &mut self.value)?,
         };
         match change {
             Change::Keep => {}
             Change::Put => {
                 self.limit.check(self.value.len())?;
-                seal(&mut self.value);
-                database.put(shape, &self.key, &self.value)?;
+                self.value.push(state.era);
+                shard.database.put(shape, &self.key, &self.value)?;
             }
-            Change::Delete => database.delete(shape, &self.key)?,
+            Change::Delete => shard.database.delete(shape, &self.key)?,
         }
         Ok(Updated::Done)
     }
@@ -247,7 +244,8 @@ impl KeyedBackend for RocksBackend {
         if range.is_empty() {
             return Ok(ScanStep::Last);
         }
-        let scan = MapScan::start(shard, map_bounds(&prefix, range), order, prefix.len())?;
+        let state = shard.stored(at.state);
+        let scan = MapScan::start(shard, state, map_bounds(&prefix, range), order, prefix.len())?;
         Box::new(scan).next(page)
     }
 
@@ -315,6 +313,18 @@ impl KeyedBackend for RocksBackend {
     fn notify(&mut self, notification: Notification) -> Result<()> {
         self.snapshots.notify(notification);
         Ok(())
+    }
+
+    fn advance_watermark(&mut self, watermark: Millis) {
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner).advance_watermark(watermark);
+    }
+
+    fn clean_up(&mut self, state: StateId, budget: u64) -> Result<CleanUp> {
+        let known = self.states.get_mut(state)?;
+        if known.shape == StateShape::Queue {
+            return Ok(CleanUp::NOTHING_TO_DO);
+        }
+        clean_up(&self.shards, state, known.shape, &mut known.cursor, budget)
     }
 
     fn physical_entries(&self, state: StateId) -> Result<u64> {

@@ -4,15 +4,19 @@
 //! many states there are, and memory for writes is not split among states. Inside a family the key
 //! group comes first, then the state (`docs/decisions/0004-rocks-layout.md`).
 
+use std::sync::Arc;
+
 use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, ColumnFamilyDescriptor, DBCompactionStyle,
     DBCompressionType, DEFAULT_COLUMN_FAMILY_NAME, DataBlockIndexType, LogLevel, Options,
     SliceTransform,
 };
 use weir_state_api::stored_key::{STATE_PREFIX_LEN, part_len};
-use weir_state_api::{Error, ErrorKind, Result, StateShape};
+use weir_state_api::{Error, ErrorKind, KeyGroupRange, Result, StateShape};
 
-use crate::merge;
+use crate::compaction_filter::Cleaners;
+use crate::eras::Eras;
+use crate::merge::set_merge_operator;
 use crate::options::{Compaction, Preset, RocksOptions};
 
 /// The shapes of state; each has a family.
@@ -64,7 +68,11 @@ impl DatabaseOptions {
     /// # Errors
     /// [`InvalidUsage`](ErrorKind::InvalidUsage) for an option that RocksDB does not know, whose value
     /// it does not understand, or that is reserved.
-    pub(crate) fn new(options: &RocksOptions) -> Result<Self> {
+    pub(crate) fn new(
+        options: &RocksOptions,
+        groups: KeyGroupRange,
+        eras: &Arc<Eras>,
+    ) -> Result<Self> {
         let named = NamedOptions::check(options)?;
         let mut database = named.apply(database_options(options))?;
         database.create_if_missing(true);
@@ -80,8 +88,10 @@ impl DatabaseOptions {
                 ));
             }
             if shape != StateShape::Queue {
-                family.set_merge_operator_associative(merge::NAME, merge::append);
+                set_merge_operator(&mut family, Arc::clone(eras));
             }
+            let eras = Arc::clone(eras);
+            family.set_compaction_filter_factory(Cleaners { eras, groups, shape });
             Ok(ColumnFamilyDescriptor::new(family_name(shape), family))
         });
         let families = families.into_iter().collect::<Result<_>>()?;

@@ -8,9 +8,10 @@ use rocksdb::{
     WriteOptions,
 };
 use self_cell::self_cell;
-use weir_state_api::{Error, ErrorKind, Result, StateShape};
+use weir_state_api::{Error, ErrorKind, KeyGroupRange, Result, StateShape};
 
 use crate::column_families::{DatabaseOptions, SHAPES, family_name};
+use crate::eras::Eras;
 use crate::error;
 use crate::options::RocksOptions;
 use crate::work_directory::WorkDirectory;
@@ -26,22 +27,34 @@ pub(crate) struct Database {
     path: PathBuf,
     write: WriteOptions,
     read: ReadOptions,
+    eras: Arc<Eras>,
     _directory: Arc<WorkDirectory>,
 }
 
 impl Database {
     /// Opens the database in `path`, which lies in `directory`; an empty one if nothing is there.
+    ///
+    /// It keeps the state of `groups`; what else it holds goes with compactions.
     pub(crate) fn open(
         path: PathBuf,
         options: &RocksOptions,
+        groups: KeyGroupRange,
+        eras: Arc<Eras>,
         directory: Arc<WorkDirectory>,
     ) -> Result<Self> {
-        let DatabaseOptions { database, families } = DatabaseOptions::new(options)?;
+        let DatabaseOptions { database, families } = DatabaseOptions::new(options, groups, &eras)?;
         let db = DB::open_cf_descriptors(&database, &path, families)
             .map_err(|source| error::rocks("open a database", source))?;
         let mut write = WriteOptions::default();
         write.disable_wal(true);
-        Ok(Database { db, path, write, read: ReadOptions::default(), _directory: directory })
+        let read = ReadOptions::default();
+        Ok(Database { db, path, write, read, eras, _directory: directory })
+    }
+
+    /// How its values are to be read.
+    #[inline]
+    pub(crate) fn eras(&self) -> &Eras {
+        &self.eras
     }
 
     pub(crate) fn rocks(&self) -> &DB {

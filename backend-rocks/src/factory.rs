@@ -1,7 +1,8 @@
 //! Opens instances.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use weir_state_api::ttl::TtlClock;
 use weir_state_api::{BackendFactory, BoxFuture, Capabilities, KeyedBackend, OpenRequest, Result};
 
 use crate::backend::{self, RocksBackend};
@@ -56,13 +57,16 @@ impl BackendFactory for RocksBackendFactory {
 async fn open(mut request: OpenRequest, options: Arc<RocksOptions>) -> Result<RocksBackend> {
     let directory = Arc::new(WorkDirectory::create(&options.directory)?);
     let traffic = Arc::new(Traffic::default());
+    let watermark = request.restored_watermark();
+    let clock = TtlClock::new(Arc::clone(&request.environment.clock), watermark);
+    let clock = Arc::new(Mutex::new(clock));
     let Restored { shards, states, bases } =
-        restore(&request, &options, &directory, &traffic).await?;
+        restore(&request, &options, &directory, &clock, &traffic).await?;
     request.restore.clear();
     let shards = Shards::new(shards, request.key_groups)?;
     let store = request.environment.store.clone();
     let snapshots = Snapshots::new(bases, traffic, directory, store, options.parallel_transfers);
-    let mut backend = RocksBackend::new(request, options, shards, snapshots);
+    let mut backend = RocksBackend::new(request, options, shards, snapshots, clock);
     for (descriptor, first) in states {
         backend.add_restored(descriptor, first)?;
     }

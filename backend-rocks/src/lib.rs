@@ -6,8 +6,11 @@
 
 mod append_guard;
 mod backend;
+mod clean_up;
 mod column_families;
+mod compaction_filter;
 mod database;
+mod eras;
 mod error;
 mod factory;
 mod limits;
@@ -20,7 +23,6 @@ mod scan;
 mod shard;
 mod snapshot;
 mod state;
-mod stored_value;
 mod timers;
 mod work_directory;
 

@@ -2,26 +2,27 @@
 //!
 //! Elements are framed by the caller, so joining the bytes joins the lists, in any grouping.
 
-use rocksdb::MergeOperands;
+use std::sync::Arc;
 
-use crate::stored_value::{load, seal};
+use rocksdb::{MergeOperands, Options};
+
+use crate::eras::Eras;
 
 /// Part of what RocksDB records in its files; may only change with the snapshot format.
-pub(crate) const NAME: &str = "weir.append.v1";
+const NAME: &str = "weir.append.v1";
 
-/// Joins what is there and what was appended, oldest first. Serves for partial merges too, where
-/// nothing is there. `None`, which RocksDB reports as corruption, for bytes that were not stored by
-/// this backend.
-pub(crate) fn append(
-    _key: &[u8],
-    existing: Option<&[u8]>,
-    operands: &MergeOperands,
-) -> Option<Vec<u8>> {
-    let parts = || existing.into_iter().chain(operands);
-    let mut joined = Vec::with_capacity(parts().map(<[u8]>::len).sum());
-    for part in parts() {
-        joined.extend_from_slice(load(part).ok()?);
-    }
-    seal(&mut joined);
-    Some(joined)
+/// Gives a family the operator. It serves for partial merges too, where no value is there.
+pub(crate) fn set_merge_operator(family: &mut Options, eras: Arc<Eras>) {
+    family.set_merge_operator_associative(NAME, move |key, existing, operands| {
+        eras.merge(key, parts(existing, operands))
+    });
+}
+
+/// What is there and what was appended, oldest first.
+fn parts<'v>(
+    existing: Option<&'v [u8]>,
+    operands: &'v MergeOperands,
+) -> impl Iterator<Item = &'v [u8]> + Clone {
+    let operands: Vec<&'v [u8]> = operands.into_iter().collect();
+    existing.into_iter().chain(operands)
 }

@@ -3,9 +3,8 @@
 use weir_state_api::stored_key::{push_map, push_point};
 use weir_state_api::{Address, Result, StateShape, Values};
 
-use crate::shard::Shards;
+use crate::shard::{Shards, load};
 use crate::state::States;
-use crate::stored_value::load;
 
 /// Reads all addresses into `values`, which has been reset to their number.
 pub(crate) fn multi_get(
@@ -47,8 +46,10 @@ pub(crate) fn multi_get(
             let wanted: Vec<&[u8]> = indexes.iter().map(|&index| stored_key(index)).collect();
             for (index, found) in indexes.into_iter().zip(shard.database.multi_get(shape, &wanted)?)
             {
-                if let Some(stored) = found? {
-                    values.set(index, load(&stored)?);
+                let Some(stored) = found? else { continue };
+                let state = shard.stored(addresses[index].state);
+                if let Some(value) = load(shard, state, &stored)? {
+                    values.set(index, &value);
                 }
             }
         }

@@ -4,18 +4,20 @@
 //! database: a scan neither borrows the instance nor sees later changes.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use rocksdb::ReadOptions;
 use weir_state_api::stored_key::{
     DecodedAddress, decode, group_of, push_group, push_map_prefix, push_state, state_of, successor,
 };
+use weir_state_api::ttl::TtlTime;
 use weir_state_api::{
     Error, ErrorKind, KeyGroup, KeyRef, Order, Page, Result, Scan, ScanStep, StateId, StateShape,
 };
 
 use crate::database::Walk;
-use crate::shard::Shard;
-use crate::stored_value::load;
+use crate::eras::StateEras;
+use crate::shard::{Shard, StoredState};
 
 /// Entries that are stepped over one by one before the walk jumps behind their map.
 const STEPS_BEFORE_JUMP: usize = 8;
@@ -29,12 +31,17 @@ pub(crate) struct MapScan {
     order: Order,
     /// Length of what precedes the map key.
     prefix_len: usize,
+    era: u8,
+    /// How values of other eras are read.
+    eras: Arc<Vec<StateEras>>,
+    state: StateId,
 }
 
 impl MapScan {
     /// Starts over the stored keys `from..to`, all of one map.
     pub(crate) fn start(
         shard: &Shard,
+        state: StoredState,
         (from, to): (Vec<u8>, Vec<u8>),
         order: Order,
         prefix_len: usize,
@@ -51,7 +58,8 @@ impl MapScan {
             Order::Ascending => walk.seek(&start)?,
             Order::Descending => walk.seek_to_last()?,
         };
-        Ok(MapScan { walk, there, order, prefix_len })
+        let eras = shard.database.eras().states();
+        Ok(MapScan { walk, there, order, prefix_len, era: state.era, eras, state: state.id })
     }
 
     /// Appends entries until the page is full; whether the scan has ended.
@@ -61,7 +69,15 @@ impl MapScan {
                 return Ok(false);
             }
             let Some((stored, value)) = self.walk.entry() else { break };
-            page.push(stored.get(self.prefix_len..).unwrap_or_default(), load(value)?);
+            let map_key = stored.get(self.prefix_len..).unwrap_or_default();
+            match value {
+                [value @ .., era] if *era == self.era => page.push(map_key, value),
+                _ => {
+                    if let Some(value) = self.eras[self.state.index()].load(value)? {
+                        page.push(map_key, &value);
+                    }
+                }
+            }
             self.there = match self.order {
                 Order::Ascending => self.walk.next()?,
                 Order::Descending => self.walk.prev()?,
@@ -85,6 +101,8 @@ struct ShardKeys {
     /// Key groups not walked yet, but for the first one, which the walk may be in.
     groups: VecDeque<KeyGroup>,
     started: bool,
+    /// How to tell live values, and when; `None` when all are.
+    expiry: Option<(Arc<Vec<StateEras>>, TtlTime)>,
 }
 
 /// A scan over the distinct (key, namespace) pairs of a state.
@@ -115,7 +133,11 @@ impl KeyScan {
             if successor(&mut end) {
                 options.set_iterate_upper_bound(end);
             }
+            let eras = shard.database.eras();
+            let states = eras.states();
+            let all_live = states[shard.stored_id(state).index()].never_expires();
             Ok(ShardKeys {
+                expiry: (!all_live).then(|| (states, eras.time())),
                 walk: shard.database.walk(shape, options)?,
                 state: shard.stored_id(state),
                 groups: shard.groups.iter().collect(),
@@ -161,12 +183,16 @@ impl ShardKeys {
                 there = self.walk.seek(&start)?;
             }
             while there {
-                let Some((stored, _)) = self.walk.entry() else { break };
+                let Some((stored, value)) = self.walk.entry() else { break };
                 if group_of(stored) != Some(group) || state_of(stored) != Some(self.state) {
                     break;
                 }
                 if page.is_full() {
                     return Ok(false);
+                }
+                if !self.is_live(value)? {
+                    there = self.walk.next()?;
+                    continue;
                 }
                 decode(shape, stored, decoded).ok_or_else(odd_key)?;
                 if namespace.is_none_or(|wanted| decoded.namespace == wanted) {
@@ -191,6 +217,13 @@ impl ShardKeys {
             }
         }
         Ok(true)
+    }
+
+    fn is_live(&self, value: &[u8]) -> Result<bool> {
+        match &self.expiry {
+            None => Ok(true),
+            Some((states, time)) => states[self.state.index()].is_live(value, time),
+        }
     }
 
     /// Moves behind the entries of the map that the walk is in.

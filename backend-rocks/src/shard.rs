@@ -5,10 +5,12 @@
 //! read and written again, and each database keeps its history for incremental snapshots. What a
 //! database holds outside its shard's range is never looked at.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use weir_state_api::{
-    Error, ErrorKind, KeyGroup, KeyGroupRange, KeyRef, Result, StateId, foreign_key,
+    Error, ErrorKind, KeyGroup, KeyGroupRange, KeyRef, Result, StateDescriptor, StateId, StateTtl,
+    foreign_key,
 };
 
 use crate::database::Database;
@@ -20,8 +22,17 @@ pub(crate) struct Shard {
     pub(crate) groups: KeyGroupRange,
     /// The states' names by the numbers that its keys hold. Another shard may number them otherwise.
     names: Vec<String>,
-    /// The number in its keys of each state of the instance.
-    stored: Vec<StateId>,
+    /// What each state of the instance is here.
+    stored: Vec<StoredState>,
+}
+
+/// A state of the instance in one shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StoredState {
+    /// The number that the shard's keys hold for it.
+    pub(crate) id: StateId,
+    /// The era of what is written now.
+    pub(crate) era: u8,
 }
 
 impl Shard {
@@ -34,21 +45,37 @@ impl Shard {
         &self.names
     }
 
-    /// The number that its keys hold for a state of the instance.
+    /// What a state of the instance is here.
     #[inline]
-    pub(crate) fn stored_id(&self, state: StateId) -> StateId {
+    pub(crate) fn stored(&self, state: StateId) -> StoredState {
         self.stored[state.index()]
     }
 
+    /// The number that its keys hold for a state of the instance.
+    #[inline]
+    pub(crate) fn stored_id(&self, state: StateId) -> StateId {
+        self.stored(state).id
+    }
+
     /// The instance's next state gets a number here: the one it had, or a new one.
-    fn add_state(&mut self, name: &str) {
-        let known = self.names.iter().position(|known| known == name);
+    fn add_state(&mut self, descriptor: &StateDescriptor) -> Result<()> {
+        let known = self.names.iter().position(|name| *name == descriptor.name);
         let index = known.unwrap_or_else(|| {
-            self.names.push(name.to_string());
+            self.names.push(descriptor.name.clone());
+            self.database.eras().add(descriptor.kind, Vec::new());
             self.names.len() - 1
         });
         // An instance has at most 65,536 states, and a shard none that its instance has not.
-        self.stored.push(StateId(index as u16));
+        let id = StateId(index as u16);
+        let era = self.database.eras().set_ttl(id, descriptor.ttl)?;
+        self.stored.push(StoredState { id, era });
+        Ok(())
+    }
+
+    fn set_ttl(&mut self, state: StateId, ttl: Option<StateTtl>) -> Result<()> {
+        let stored = &mut self.stored[state.index()];
+        stored.era = self.database.eras().set_ttl(stored.id, ttl)?;
+        Ok(())
     }
 }
 
@@ -74,10 +101,13 @@ impl Shards {
         Ok(Shards { shards, owned })
     }
 
-    pub(crate) fn add_state(&mut self, name: &str) {
-        for shard in &mut self.shards {
-            shard.add_state(name);
-        }
+    pub(crate) fn add_state(&mut self, descriptor: &StateDescriptor) -> Result<()> {
+        self.shards.iter_mut().try_for_each(|shard| shard.add_state(descriptor))
+    }
+
+    /// Changes the TTL of a state from now on.
+    pub(crate) fn set_ttl(&mut self, state: StateId, ttl: Option<StateTtl>) -> Result<()> {
+        self.shards.iter_mut().try_for_each(|shard| shard.set_ttl(state, ttl))
     }
 
     pub(crate) fn iter(&self) -> std::slice::Iter<'_, Shard> {
@@ -98,5 +128,18 @@ impl Shards {
         let behind = self.shards.partition_point(|shard| shard.groups.first() <= group);
         let shard = &self.shards[behind.checked_sub(1)?];
         shard.groups.contains(group).then_some(shard)
+    }
+}
+
+/// The value in a stored one, as of now; `None` when it stands for nothing.
+#[inline]
+pub(crate) fn load<'v>(
+    shard: &Shard,
+    state: StoredState,
+    stored: &'v [u8],
+) -> Result<Option<Cow<'v, [u8]>>> {
+    match stored {
+        [value @ .., era] if *era == state.era => Ok(Some(Cow::Borrowed(value))),
+        _ => shard.database.eras().states()[state.id.index()].load(stored),
     }
 }

@@ -2,6 +2,7 @@
 
 use weir_state_api::{Error, ErrorKind, Result, StateDescriptor, StateId, StateShape};
 
+use crate::clean_up::Cursor;
 use crate::timers::TimerQueue;
 
 /// A state: what it is, and its timers in memory if it is a queue.
@@ -10,6 +11,8 @@ pub(crate) struct State {
     pub(crate) descriptor: StateDescriptor,
     pub(crate) shape: StateShape,
     pub(crate) timers: TimerQueue,
+    /// Where the next step of a clean-up begins.
+    pub(crate) cursor: Cursor,
 }
 
 impl State {

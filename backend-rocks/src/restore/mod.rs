@@ -3,11 +3,13 @@
 mod download;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use weir_state_api::ttl::TtlClock;
 use weir_state_api::{Millis, OpenRequest, Result, SnapshotBases, SnapshotHandle, StateDescriptor};
 
 use crate::database::Database;
+use crate::eras::Eras;
 use crate::error;
 use crate::options::RocksOptions;
 use crate::shard::Shard;
@@ -29,6 +31,7 @@ pub(crate) async fn restore(
     request: &OpenRequest,
     options: &RocksOptions,
     directory: &Arc<WorkDirectory>,
+    clock: &Arc<Mutex<TtlClock>>,
     traffic: &Traffic,
 ) -> Result<Restored> {
     let mut restored = Restored {
@@ -49,14 +52,24 @@ pub(crate) async fn restore(
             let store = &request.environment.store;
             download(store, handle, shard, &path, options.parallel_transfers, traffic).await?;
             name_manifest(shard, &path)?;
-            let database = Database::open(path, options, Arc::clone(directory))?;
-            restored.shards.push(Shard::new(Arc::new(database), groups, shard.states.clone()));
+            let eras = Arc::new(Eras::new(Arc::clone(clock)));
+            let mut names = Vec::new();
+            for (name, of_state) in &shard.states {
+                let known = handle.states.iter().find(|state| state.name == *name);
+                // Checked with the manifest.
+                let Some(state) = known else { continue };
+                eras.add(state.kind, of_state.clone());
+                names.push(name.clone());
+            }
+            let database = Database::open(path, options, groups, eras, Arc::clone(directory))?;
+            restored.shards.push(Shard::new(Arc::new(database), groups, names));
         }
     }
     if request.restore.is_empty() {
         let path = directory.fresh("database");
-        let database = Database::open(path, options, Arc::clone(directory))?;
-        restored.shards.push(Shard::new(Arc::new(database), request.key_groups, Vec::new()));
+        let (groups, eras) = (request.key_groups, Arc::new(Eras::new(Arc::clone(clock))));
+        let database = Database::open(path, options, groups, eras, Arc::clone(directory))?;
+        restored.shards.push(Shard::new(Arc::new(database), groups, Vec::new()));
     }
     if let Some(oldest) = handles.iter().map(|handle| handle.checkpoint).min() {
         let files = Arc::new(reusable_files(&handles, &manifests));

@@ -12,6 +12,7 @@ use weir_state_api::{KeyGroupRange, Result};
 
 use super::identity::is_sorted_file;
 use crate::database::Database;
+use crate::eras::Era;
 use crate::error;
 use crate::shard::{Shard, Shards};
 use crate::work_directory::WorkDirectory;
@@ -30,7 +31,7 @@ pub(crate) struct LinkedFile {
 #[derive(Debug)]
 pub(crate) struct LinkedShard {
     pub(crate) groups: KeyGroupRange,
-    pub(crate) names: Vec<String>,
+    pub(crate) states: Vec<(String, Vec<Era>)>,
     path: PathBuf,
     extents: HashMap<String, (u8, KeyGroupRange)>,
 }
@@ -65,13 +66,15 @@ impl Drop for Links {
 }
 
 fn link(shard: &Shard, path: PathBuf) -> Result<LinkedShard> {
+    let eras = shard.database.eras().states();
+    let eras = eras.iter().map(|state| state.eras().to_vec());
     let rocks = shard.database.rocks();
     Checkpoint::new(rocks)
         .and_then(|checkpoint| checkpoint.create_checkpoint(&path))
         .map_err(|source| error::rocks("pin the database for a snapshot", source))?;
     Ok(LinkedShard {
         groups: shard.groups,
-        names: shard.names().to_vec(),
+        states: shard.names().iter().cloned().zip(eras).collect(),
         path,
         extents: extents(&shard.database)?,
     })

@@ -5,6 +5,7 @@ use weir_state_api::frame::Frame;
 use weir_state_api::{KeyGroupRange, Millis, Result, SnapshotHandle};
 
 use super::Identity;
+use crate::eras::Era;
 use crate::error;
 
 const FRAME: Frame = Frame { magic: *b"WEIRROCK", version: super::FORMAT_VERSION };
@@ -22,8 +23,8 @@ pub(crate) struct Manifest {
 pub(crate) struct ShardManifest {
     /// The key groups whose state it holds; whatever else is in it is not to be looked at.
     pub(crate) groups: KeyGroupRange,
-    /// Names of the states, by the numbers in its keys.
-    pub(crate) states: Vec<String>,
+    /// The states, by the numbers in its keys: names, and the eras of their values.
+    pub(crate) states: Vec<(String, Vec<Era>)>,
     pub(crate) files: Vec<FileEntry>,
 }
 
@@ -61,7 +62,7 @@ impl Manifest {
                 let what = format!("a database covers {}, its handle less", shard.groups);
                 return Err(error::corrupt(&origin, what));
             }
-            for name in &shard.states {
+            for (name, _) in &shard.states {
                 if !handle.states.iter().any(|state| state.name == *name) {
                     let what = format!("a database has a state {name:?} that its handle has not");
                     return Err(error::corrupt(&origin, what));

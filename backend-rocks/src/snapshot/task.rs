@@ -62,7 +62,7 @@ impl Pinned {
             });
         let shards = self.links.shards.iter().zip(counts).map(|(shard, count)| ShardManifest {
             groups: shard.groups,
-            states: shard.names.clone(),
+            states: shard.states.clone(),
             files: entries.by_ref().take(count).collect(),
         });
         let manifest = Manifest { shards: shards.collect(), queues: self.queues };
