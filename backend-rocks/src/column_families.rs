@@ -65,6 +65,8 @@ pub(crate) struct DatabaseOptions {
 impl DatabaseOptions {
     /// Translates and checks the user's options.
     ///
+    /// Without `compactions`, none start until [`Database::start_compactions`](crate::database::Database::start_compactions).
+    ///
     /// # Errors
     /// [`InvalidUsage`](ErrorKind::InvalidUsage) for an option that RocksDB does not know, whose value
     /// it does not understand, or that is reserved.
@@ -72,6 +74,7 @@ impl DatabaseOptions {
         options: &RocksOptions,
         groups: KeyGroupRange,
         eras: &Arc<Eras>,
+        compactions: bool,
     ) -> Result<Self> {
         let named = NamedOptions::check(options)?;
         let mut database = named.apply(database_options(options))?;
@@ -80,6 +83,7 @@ impl DatabaseOptions {
         database.set_write_buffer_manager(&options.memory.writes);
         let families = SHAPES.map(|shape| {
             let mut family = named.apply(family_options(options, shape))?;
+            family.set_disable_auto_compactions(!compactions);
             if shape == StateShape::Ordered {
                 family.set_prefix_extractor(SliceTransform::create(
                     "weir.map.v1",

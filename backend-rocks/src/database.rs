@@ -34,15 +34,18 @@ pub(crate) struct Database {
 impl Database {
     /// Opens the database in `path`, which lies in `directory`; an empty one if nothing is there.
     ///
-    /// It keeps the state of `groups`; what else it holds goes with compactions.
+    /// It keeps the state of `groups`; what else it holds goes with compactions. Without
+    /// `compactions` none starts before [`start_compactions`](Database::start_compactions).
     pub(crate) fn open(
         path: PathBuf,
         options: &RocksOptions,
         groups: KeyGroupRange,
         eras: Arc<Eras>,
+        compactions: bool,
         directory: Arc<WorkDirectory>,
     ) -> Result<Self> {
-        let DatabaseOptions { database, families } = DatabaseOptions::new(options, groups, &eras)?;
+        let DatabaseOptions { database, families } =
+            DatabaseOptions::new(options, groups, &eras, compactions)?;
         let db = DB::open_cf_descriptors(&database, &path, families)
             .map_err(|source| error::rocks("open a database", source))?;
         let mut write = WriteOptions::default();
@@ -153,6 +156,23 @@ impl Database {
             there = walk.next()?;
         }
         if batch.is_empty() { Ok(()) } else { self.write(batch) }
+    }
+
+    /// Drops the files whose keys all lie in `from..=to`, except on the first level.
+    pub(crate) fn drop_files(&self, family: StateShape, from: &[u8], to: &[u8]) -> Result<()> {
+        self.db
+            .delete_file_in_range_cf(self.family(family)?, from, to)
+            .map_err(|source| error::rocks("drop files", source))
+    }
+
+    /// Lets compactions run in a database that was opened without.
+    pub(crate) fn start_compactions(&self) -> Result<()> {
+        for shape in SHAPES {
+            self.db
+                .set_options_cf(self.family(shape)?, &[("disable_auto_compactions", "false")])
+                .map_err(|source| error::rocks("start compactions", source))?;
+        }
+        Ok(())
     }
 
     /// Entries by RocksDB's estimate, which counts an overwritten one twice until it is compacted.

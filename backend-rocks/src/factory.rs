@@ -6,6 +6,7 @@ use weir_state_api::ttl::TtlClock;
 use weir_state_api::{BackendFactory, BoxFuture, Capabilities, KeyedBackend, OpenRequest, Result};
 
 use crate::backend::{self, RocksBackend};
+use crate::local_copies::LocalCopies;
 use crate::options::RocksOptions;
 use crate::restore::{Restored, restore};
 use crate::shard::Shards;
@@ -65,7 +66,12 @@ async fn open(mut request: OpenRequest, options: Arc<RocksOptions>) -> Result<Ro
     request.restore.clear();
     let shards = Shards::new(shards, request.key_groups)?;
     let store = request.environment.store.clone();
-    let snapshots = Snapshots::new(bases, traffic, directory, store, options.parallel_transfers);
+    let copies = options.local_recovery.then(|| {
+        let operator = request.operator.clone();
+        LocalCopies::new(options.directory.clone(), operator, request.key_groups)
+    });
+    let parallel = options.parallel_transfers;
+    let snapshots = Snapshots::new(bases, copies, traffic, directory, store, parallel);
     let mut backend = RocksBackend::new(request, options, shards, snapshots, clock);
     for (descriptor, first) in states {
         backend.add_restored(descriptor, first)?;

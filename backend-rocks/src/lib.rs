@@ -14,6 +14,7 @@ mod eras;
 mod error;
 mod factory;
 mod limits;
+mod local_copies;
 mod memory;
 mod merge;
 mod multi_get;

@@ -85,6 +85,10 @@ pub struct RocksOptions {
     /// appends may pass the limit by at most its own length before an append is refused. Below 64 MiB
     /// the limit is exact, and each append reads the length first.
     pub max_value_len: u64,
+    /// Whether the files of the last checkpoints are kept on the local disk, as hard links, for a
+    /// restart on the same machine: it then downloads only what is missing or differs. Costs the space
+    /// of files that compactions have replaced since then. Default: off.
+    pub local_recovery: bool,
     /// Objects that are transferred at the same time by one snapshot or restore. Default: 4.
     pub parallel_transfers: usize,
     /// Options of RocksDB by their own names, as in its options files, over those of the preset.
@@ -103,6 +107,7 @@ impl RocksOptions {
             compaction: Compaction::default(),
             timers: TimerMemory::default(),
             max_value_len: 1 << 30,
+            local_recovery: false,
             parallel_transfers: 4,
             rocksdb: BTreeMap::new(),
         }
@@ -140,6 +145,13 @@ impl RocksOptions {
     #[must_use]
     pub fn with_max_value_len(mut self, bytes: u64) -> Self {
         self.max_value_len = bytes;
+        self
+    }
+
+    /// Sets [`local_recovery`](Self::local_recovery).
+    #[must_use]
+    pub fn with_local_recovery(mut self, on: bool) -> Self {
+        self.local_recovery = on;
         self
     }
 

@@ -122,7 +122,7 @@ fn compactions_remove_what_has_expired() {
         backend.put(&common::at(value, &bytes), &stamped(1_000, b"v")).unwrap();
         backend.append(&common::at(list, &bytes), &element(1_000, b"v")).unwrap();
     }
-    let first = world.snapshot(&mut *backend, 1);
+    let first = common::snapshot(&mut *backend, 1);
     world.clock.set(1_100);
     let mut count = |number: u32| {
         // Each snapshot flushes a file over the same keys; four of them are compacted.
@@ -132,7 +132,7 @@ fn compactions_remove_what_has_expired() {
                 .put(&common::at(state, &bytes), &common::envelope(state == list, 1_100))
                 .unwrap();
         }
-        world.snapshot(&mut *backend, u64::from(number) + 2);
+        common::snapshot(&mut *backend, u64::from(number) + 2);
         [value, list].map(|state| backend.physical_entries(state).unwrap())
     };
     let mut left = [u64::MAX; 2];
@@ -190,7 +190,7 @@ fn a_ttl_can_be_switched_and_what_is_stored_follows() {
     backend.put(&common::at(value, b"k"), b"old").unwrap();
     backend.append(&common::at(list, b"k"), b"\x01a").unwrap();
     backend.put(&entry, b"old").unwrap();
-    let handle = world.snapshot(&mut *backend, 1);
+    let handle = common::snapshot(&mut *backend, 1);
 
     world.clock.set(1_500);
     let mut backend = world.open(world.request().restore_from(vec![handle]));
@@ -199,7 +199,7 @@ fn a_ttl_can_be_switched_and_what_is_stored_follows() {
     backend.append(&common::at(list, b"k"), &element(1_550, b"b")).unwrap();
     let both = [element(1_500, b"a"), element(1_550, b"b")].concat();
     assert_eq!(get(&mut *backend, &common::at(list, b"k")), Some(both));
-    let handle = world.snapshot(&mut *backend, 2);
+    let handle = common::snapshot(&mut *backend, 2);
 
     // Restored without being registered it keeps its TTL; registered without one, what has expired by
     // then is gone and the rest stays for ever.
@@ -213,7 +213,7 @@ fn a_ttl_can_be_switched_and_what_is_stored_follows() {
     world.clock.set(9_999);
     let expected = Some(b"\x01b\x01c".to_vec());
     assert_eq!(get(&mut *backend, &common::at(list, b"k")), expected);
-    let handle = world.snapshot(&mut *backend, 3);
+    let handle = common::snapshot(&mut *backend, 3);
     backend.notify(Notification::Complete(CheckpointId(3))).unwrap();
     let mut backend = world.open(world.request().restore_from(vec![handle]));
     assert_eq!(get(&mut *backend, &common::at(list, b"k")), expected);

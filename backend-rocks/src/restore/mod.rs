@@ -1,8 +1,8 @@
 //! Restoring: files are taken over whole, never entry by entry.
 
 mod download;
+mod shard;
 
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use weir_state_api::ttl::TtlClock;
@@ -10,12 +10,11 @@ use weir_state_api::{Millis, OpenRequest, Result, SnapshotBases, SnapshotHandle,
 
 use crate::database::Database;
 use crate::eras::Eras;
-use crate::error;
 use crate::options::RocksOptions;
 use crate::shard::Shard;
-use crate::snapshot::{Manifest, ShardManifest, StoredFile, StoredFiles, Traffic};
+use crate::snapshot::{Manifest, StoredFile, StoredFiles, Traffic};
 use crate::work_directory::WorkDirectory;
-use download::download;
+use shard::ShardSource;
 
 /// What an instance starts from.
 #[derive(Debug)]
@@ -42,33 +41,20 @@ pub(crate) async fn restore(
     let handles: Vec<&SnapshotHandle> = request.relevant_handles().collect();
     let manifests =
         handles.iter().map(|handle| Manifest::of(handle)).collect::<Result<Vec<_>>>()?;
+    let source = ShardSource { request, options, directory, clock, traffic };
     for (handle, manifest) in handles.iter().zip(&manifests) {
-        for shard in &manifest.shards {
+        for (number, shard) in manifest.shards.iter().enumerate() {
             let groups = shard.groups.intersection(request.key_groups);
             if groups.is_empty() {
                 continue;
             }
-            let path = directory.fresh("database");
-            let store = &request.environment.store;
-            download(store, handle, shard, &path, options.parallel_transfers, traffic).await?;
-            name_manifest(shard, &path)?;
-            let eras = Arc::new(Eras::new(Arc::clone(clock)));
-            let mut names = Vec::new();
-            for (name, of_state) in &shard.states {
-                let known = handle.states.iter().find(|state| state.name == *name);
-                // Checked with the manifest.
-                let Some(state) = known else { continue };
-                eras.add(state.kind, of_state.clone());
-                names.push(name.clone());
-            }
-            let database = Database::open(path, options, groups, eras, Arc::clone(directory))?;
-            restored.shards.push(Shard::new(Arc::new(database), groups, names));
+            restored.shards.push(source.restore(handle, number, shard, groups).await?);
         }
     }
     if request.restore.is_empty() {
         let path = directory.fresh("database");
         let (groups, eras) = (request.key_groups, Arc::new(Eras::new(Arc::clone(clock))));
-        let database = Database::open(path, options, groups, eras, Arc::clone(directory))?;
+        let database = Database::open(path, options, groups, eras, true, Arc::clone(directory))?;
         restored.shards.push(Shard::new(Arc::new(database), groups, Vec::new()));
     }
     if let Some(oldest) = handles.iter().map(|handle| handle.checkpoint).min() {
@@ -116,12 +102,4 @@ fn reusable_files(handles: &[&SnapshotHandle], manifests: &[Manifest]) -> Stored
         }
     }
     files
-}
-
-/// Writes the file by which RocksDB finds its list of files.
-fn name_manifest(shard: &ShardManifest, path: &Path) -> Result<()> {
-    let Some(manifest) = shard.manifest_files().next() else { return Ok(()) };
-    let current = path.join("CURRENT");
-    std::fs::write(&current, format!("{}\n", manifest.name))
-        .map_err(|source| error::local("write", &current, source))
 }

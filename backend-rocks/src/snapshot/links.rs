@@ -40,7 +40,7 @@ pub(crate) struct LinkedShard {
 #[derive(Debug)]
 pub(crate) struct Links {
     pub(crate) shards: Vec<LinkedShard>,
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     _directory: Arc<WorkDirectory>,
 }
 

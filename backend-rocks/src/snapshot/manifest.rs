@@ -87,6 +87,18 @@ impl ShardManifest {
 }
 
 impl FileEntry {
+    /// Whether RocksDB never changes it.
+    pub(crate) fn is_sorted_file(&self) -> bool {
+        self.name.ends_with(".sst")
+    }
+
+    /// Whether it is known to hold nothing of these key groups, and can be dropped whole: RocksDB does
+    /// not drop files of its first level.
+    pub(crate) fn is_foreign_to(&self, groups: KeyGroupRange) -> bool {
+        self.extent
+            .is_some_and(|(level, extent)| level > 0 && extent.intersection(groups).is_empty())
+    }
+
     fn check(&self, handle: &SnapshotHandle, origin: &str) -> Result<()> {
         let is_number =
             |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

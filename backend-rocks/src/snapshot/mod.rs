@@ -28,6 +28,7 @@ pub(crate) use identity::Identity;
 pub(crate) use manifest::{FileEntry, Manifest, ShardManifest};
 pub(crate) use plan::{StoredFile, StoredFiles};
 
+use crate::local_copies::LocalCopies;
 use crate::shard::Shards;
 use crate::work_directory::WorkDirectory;
 use links::Links;
@@ -50,6 +51,7 @@ pub(crate) struct Traffic {
 #[derive(Debug)]
 pub(crate) struct Snapshots {
     bases: Arc<Mutex<SnapshotBases<Arc<StoredFiles>>>>,
+    copies: Option<Arc<LocalCopies>>,
     traffic: Arc<Traffic>,
     directory: Arc<WorkDirectory>,
     store: opendal::Operator,
@@ -59,13 +61,15 @@ pub(crate) struct Snapshots {
 impl Snapshots {
     pub(crate) fn new(
         bases: SnapshotBases<Arc<StoredFiles>>,
+        copies: Option<LocalCopies>,
         traffic: Arc<Traffic>,
         directory: Arc<WorkDirectory>,
         store: opendal::Operator,
         parallel_transfers: usize,
     ) -> Self {
         let bases = Arc::new(Mutex::new(bases));
-        Snapshots { bases, traffic, directory, store, parallel_transfers }
+        let copies = copies.map(Arc::new);
+        Snapshots { bases, copies, traffic, directory, store, parallel_transfers }
     }
 
     /// The synchronous part: flushes and links the files of all databases. `queues` names the timer
@@ -86,6 +90,7 @@ impl Snapshots {
             handle,
             request,
             bases: Arc::clone(&self.bases),
+            copies: self.copies.clone(),
             traffic: Arc::clone(&self.traffic),
             store: self.store.clone(),
             parallel_transfers: self.parallel_transfers,
@@ -95,6 +100,9 @@ impl Snapshots {
 
     pub(crate) fn notify(&self, news: Notification) {
         lock(&self.bases).notify(news);
+        if let Some(copies) = &self.copies {
+            copies.notify(news);
+        }
     }
 
     /// The statistics of transfers.

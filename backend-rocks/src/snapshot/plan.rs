@@ -6,15 +6,15 @@ use weir_state_api::ObjectRef;
 
 use super::Identity;
 
-/// Files below this length are packed into common objects: a request costs as much as some MiB.
-const PACK_BELOW: u64 = 4 << 20;
+/// Files below this length are packed into common objects: a request costs as much as a MiB or more.
+const PACK_BELOW: u64 = 1 << 20;
 
 /// A pack is closed when it has this length.
-const PACK_LEN: u64 = 32 << 20;
+const PACK_LEN: u64 = 8 << 20;
 
 /// A pack of which less than one part in this many is still needed is given up: what is needed is
-/// uploaded again.
-const LEAST_USE: u64 = 4;
+/// uploaded again. Not sooner, because after a rescale each instance needs only its share.
+const LEAST_USE: u64 = 8;
 
 /// Where a file is in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,13 +122,13 @@ mod tests {
     #[test]
     fn a_pack_that_is_hardly_used_is_given_up() {
         let base = StoredFiles::from([
-            (file(1, 240), stored("pack", 1000, 0)),
-            (file(2, 20), stored("pack", 1000, 240)),
+            (file(1, 120), stored("pack", 1000, 0)),
+            (file(2, 20), stored("pack", 1000, 120)),
         ]);
         let plan_of = |files: &[Identity]| plan(files, Some(&base));
-        let both = plan_of(&[file(1, 240), file(2, 20)]);
+        let both = plan_of(&[file(1, 120), file(2, 20)]);
         assert_eq!((both.reused.len(), both.packs.len()), (2, 0));
-        let one = plan_of(&[file(1, 240)]);
+        let one = plan_of(&[file(1, 120)]);
         assert_eq!((one.reused.len(), one.packs), (0, vec![vec![0]]));
     }
 }

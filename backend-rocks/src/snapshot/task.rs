@@ -11,6 +11,8 @@ use weir_state_api::{
     Millis, ObjectRef, Result, SnapshotBases, SnapshotHandle, SnapshotKind, SnapshotRequest,
 };
 
+use crate::local_copies::LocalCopies;
+
 use super::links::{LinkedFile, Links};
 use super::manifest::FileEntry;
 use super::plan::{Plan, StoredFile, StoredFiles, plan};
@@ -28,6 +30,7 @@ pub(crate) struct Pinned {
     pub(crate) handle: SnapshotHandle,
     pub(crate) request: SnapshotRequest,
     pub(crate) bases: Arc<Mutex<SnapshotBases<Arc<StoredFiles>>>>,
+    pub(crate) copies: Option<Arc<LocalCopies>>,
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) store: Operator,
     pub(crate) parallel_transfers: usize,
@@ -70,6 +73,9 @@ impl Pinned {
         handle.metadata = manifest.encode();
         handle.objects = objects.list;
         if handle.kind == SnapshotKind::Checkpoint {
+            if let Some(copies) = &self.copies {
+                copies.keep(&handle, &self.links.path);
+            }
             let files: StoredFiles = identities.into_iter().zip(stored).collect();
             lock(&self.bases).written(handle.checkpoint, Arc::new(files));
         }

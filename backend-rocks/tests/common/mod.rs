@@ -14,28 +14,28 @@ use weir_state_api::{
 use weir_tests::faults::Faults;
 
 /// Where databases go: in memory if possible, since RocksDB syncs each of its files.
-pub fn local_base() -> PathBuf {
+pub(crate) fn local_base() -> PathBuf {
     let memory = PathBuf::from("/dev/shm");
     if memory.is_dir() { memory } else { std::env::temp_dir() }
 }
 
 /// What the instances of one test share.
-pub struct World {
-    pub clock: Arc<ManualClock>,
-    pub faults: Faults,
+pub(crate) struct World {
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) faults: Faults,
     /// The store without faults.
-    pub store: opendal::Operator,
-    pub environment: Environment,
-    pub directory: tempfile::TempDir,
-    pub factory: RocksBackendFactory,
+    pub(crate) store: opendal::Operator,
+    pub(crate) environment: Environment,
+    pub(crate) directory: tempfile::TempDir,
+    pub(crate) factory: RocksBackendFactory,
 }
 
 impl World {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with_options(|options| options)
     }
 
-    pub fn with_options(change: impl FnOnce(RocksOptions) -> RocksOptions) -> Self {
+    pub(crate) fn with_options(change: impl FnOnce(RocksOptions) -> RocksOptions) -> Self {
         let directory = tempfile::tempdir_in(local_base()).expect("a folder can be made");
         let clock = Arc::new(ManualClock::new(1_000));
         let faults = Faults::new();
@@ -47,45 +47,48 @@ impl World {
         World { clock, faults, store, environment, directory, factory }
     }
 
-    pub fn request(&self) -> OpenRequest {
+    /// The same store with instances under other options.
+    pub(crate) fn reopened_with(self, change: impl FnOnce(RocksOptions) -> RocksOptions) -> Self {
+        let options = change(RocksOptions::new(self.directory.path()));
+        let factory = RocksBackendFactory::new(options);
+        World { factory, ..self }
+    }
+
+    pub(crate) fn request(&self) -> OpenRequest {
         OpenRequest::new(self.environment.clone(), "op", CodecId::new("bytes", 1))
     }
 
-    pub fn try_open(&self, request: OpenRequest) -> Result<Box<dyn KeyedBackend>> {
+    pub(crate) fn try_open(&self, request: OpenRequest) -> Result<Box<dyn KeyedBackend>> {
         block_on(self.factory.open(request))
     }
 
-    pub fn open(&self, request: OpenRequest) -> Box<dyn KeyedBackend> {
+    pub(crate) fn open(&self, request: OpenRequest) -> Box<dyn KeyedBackend> {
         self.try_open(request).expect("the instance opens")
-    }
-
-    pub fn snapshot(&self, backend: &mut dyn KeyedBackend, number: u64) -> SnapshotHandle {
-        self.try_snapshot(backend, number).expect("the snapshot is written")
-    }
-
-    pub fn try_snapshot(
-        &self,
-        backend: &mut dyn KeyedBackend,
-        number: u64,
-    ) -> Result<SnapshotHandle> {
-        let request = SnapshotRequest::checkpoint(CheckpointId(number), format!("chk-{number}"));
-        block_on(backend.snapshot(request)?.run())
     }
 }
 
-pub fn descriptor(name: &str, kind: StateKind) -> StateDescriptor {
+pub(crate) fn snapshot(backend: &mut dyn KeyedBackend, number: u64) -> SnapshotHandle {
+    try_snapshot(backend, number).expect("the snapshot is written")
+}
+
+pub(crate) fn try_snapshot(backend: &mut dyn KeyedBackend, number: u64) -> Result<SnapshotHandle> {
+    let request = SnapshotRequest::checkpoint(CheckpointId(number), format!("chk-{number}"));
+    block_on(backend.snapshot(request)?.run())
+}
+
+pub(crate) fn descriptor(name: &str, kind: StateKind) -> StateDescriptor {
     let plain =
         StateDescriptor::new(name, kind, CodecId::new("bytes", 1), CodecId::new("bytes", 1));
     if kind == StateKind::Map { plain.with_map_key(CodecId::new("bytes", 1)) } else { plain }
 }
 
-pub fn at(state: StateId, key: &[u8]) -> Address<'_> {
+pub(crate) fn at(state: StateId, key: &[u8]) -> Address<'_> {
     let key = KeyRef::new(key, MaxParallelism::default()).expect("the key is short");
     Address { state, key, namespace: b"", map_key: b"" }
 }
 
 /// A value written at a time, framed as a list's element or not.
-pub fn envelope(framed: bool, written: i64) -> Vec<u8> {
+pub(crate) fn envelope(framed: bool, written: i64) -> Vec<u8> {
     let mut bytes = if framed { vec![9] } else { Vec::new() };
     bytes.extend_from_slice(&Stamp::Written(written).to_bytes());
     bytes.push(b'v');
