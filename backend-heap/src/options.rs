@@ -17,14 +17,14 @@ pub struct HeapOptions {
     /// A value is in memory as a whole, and once more while a snapshot writes it.
     pub max_value_len: u64,
     /// Whether a checkpoint writes only what changed since the newest one that is known to be
-    /// complete. Default: no. Costs a record of the removed keys (some 32 bytes for each key removed
+    /// complete. Default: yes. Costs a record of the removed keys (some 32 bytes for each key removed
     /// since then, within bounds); a restore reads up to half as many bytes again.
     pub incremental_snapshots: bool,
 }
 
 impl Default for HeapOptions {
     fn default() -> Self {
-        HeapOptions { max_value_len: 1 << 30, incremental_snapshots: false }
+        HeapOptions { max_value_len: 1 << 30, incremental_snapshots: true }
     }
 }
 

@@ -159,7 +159,9 @@ mod tests {
 
     #[test]
     fn awaited_work_gives_its_result_whatever_becomes_of_it() {
-        let awaited = |spawned| block_on(spawned).map_err(|error: Error| error.kind());
+        fn awaited(spawned: Spawned<i32>) -> std::result::Result<i32, ErrorKind> {
+            block_on(spawned).map_err(|error| error.kind())
+        }
         assert_eq!(awaited(Spawned::future(&InlineSpawner, async { Ok(1) })), Ok(1));
         assert_eq!(awaited(Spawned::blocking(&InlineSpawner, || Ok(2))), Ok(2));
         let closed = Err(ErrorKind::Closed);
