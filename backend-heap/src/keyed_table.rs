@@ -8,11 +8,11 @@
 //! part of the upper 32 the segment, and their top the place in it; the lowest 16 tell entries apart
 //! whose content is elsewhere.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use weir_state_api::{KeyRef, Result, key_hash};
 
-use crate::cell::{Cell, View, lock};
+use crate::cell::{Cell, Pinned, View, lock};
 use crate::removals::{Removals, RemovedKeys};
 use crate::segment::{Hashed, Segment};
 
@@ -271,7 +271,14 @@ impl<S: Slot> KeyedTable<S> {
         let Some(cell) = self.cells.get_mut(number) else {
             return self.change_absent(number, at, f);
         };
-        let Ok(segment) = cell.writable() else { return self.change_pinned(number, at, f) };
+        let segment = match cell.writable() {
+            Ok(segment) => segment,
+            Err(pinned) => {
+                // Looked at once: the snapshot may let go at any moment.
+                let pinned = Arc::clone(pinned);
+                return self.change_pinned(&pinned, number, at, f);
+            }
+        };
         let Some(place) = segment.find(at.hash, |slot| slot.is_at(at)) else {
             return self.change_absent(number, at, f);
         };
@@ -298,6 +305,7 @@ impl<S: Slot> KeyedTable<S> {
     #[cold]
     fn change_pinned(
         &mut self,
+        pinned: &Mutex<Pinned<S>>,
         number: usize,
         at: Locator<'_>,
         f: impl FnOnce(Option<&mut S>) -> Result<Fate<S>>,
@@ -305,9 +313,7 @@ impl<S: Slot> KeyedTable<S> {
         // It would keep what it refers to from being changed in place.
         self.lent = None;
         let epoch = self.epoch;
-        let Err(pinned) = self.cells[number].writable() else { return Ok(()) };
-        let pinned = Arc::clone(pinned);
-        let mut pinned = lock(&pinned);
+        let mut pinned = lock(pinned);
         let Some(place) = pinned.segment.find(at.hash, |slot| slot.is_at(at)) else {
             drop(pinned);
             return self.change_absent(number, at, f);

@@ -76,10 +76,12 @@ fn damaged_or_missing_checkpoint_objects_are_named_and_older_checkpoints_still_r
             weir_runtime::run(&job(2), config(2, &storage)).unwrap();
             let paths = paths(&operator);
             let newest = newest_checkpoint(&paths);
-            let path = paths
-                .iter()
-                .find(|path| path.starts_with(&newest) && path.ends_with("metadata") == metadata)
-                .unwrap();
+            let own = newest.replacen("chk-", "shared/", 1);
+            let is_it = |path: &&String| match metadata {
+                true => path.starts_with(&newest) && path.ends_with("metadata"),
+                false => path.starts_with(&own) && !path.ends_with('/'),
+            };
+            let path = paths.iter().find(is_it).unwrap();
             let bytes = block_on(operator.read(path)).unwrap().to_vec();
             match damage(bytes) {
                 Some(bytes) => drop(block_on(operator.write(path, bytes)).unwrap()),
