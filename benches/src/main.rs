@@ -1,28 +1,42 @@
 //! Benchmarks of Weir: every contestant in one run, every answer checked, ratios before absolutes.
 //!
 //! ```text
-//! cargo run --release -p weir-benches -- micro       # state access against a raw hash map
+//! cargo run --release -p weir-benches -- micro       # state access against raw collections
+//! cargo run --release -p weir-benches -- micro --peers raw,flink    # and against Apache Flink
 //! cargo run --release -p weir-benches -- snapshot    # how long a snapshot holds the writer
 //! cargo run --release -p weir-benches -- runtime     # source, key_by, count, sink
 //! ```
 
+mod backends;
+mod clock;
+mod interrupt;
+mod machine;
 mod measure;
 mod micro;
+mod peers;
+mod report;
 mod resident;
 mod runtime;
 mod shuffle;
 mod snapshot;
+mod statistics;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::rc::Rc;
 
 use clap::{Parser, ValueEnum};
+use weir_state_api::Result;
 
+use backends::Backend;
+use machine::Machine;
 use measure::Recorder;
+use micro::{Peer, Settings};
+use peers::flink::{FlinkBackend, FlinkInstall};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Suite {
-    /// Single state accesses (workload W1), against a raw hash map.
+    /// Single state accesses (workload W1), against raw collections and peers.
     Micro,
     /// The synchronous part of a snapshot, and the whole of it.
     Snapshot,
@@ -38,30 +52,56 @@ enum Size {
     Quick,
     /// The published sizes.
     Default,
+    /// Four times as many keys.
+    Large,
 }
 
-/// Compares Weir with raw baselines on this machine.
+/// Compares Weir's backends with each other, with raw limits and with peers, on this machine.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Options {
     /// What to measure.
     #[arg(value_enum, default_value = "all")]
     suite: Suite,
+    /// Weir's backends that take part in `micro`; the others are compared with the first.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "heap")]
+    backends: Vec<Backend>,
+    /// What else takes part in `micro`. Flink needs a JDK 17 and fetches 330 MB with pip once.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "raw")]
+    peers: Vec<Peer>,
+    /// Which of Flink's state backends take part, if Flink does.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "heap")]
+    flink_backends: Vec<FlinkBackend>,
+    /// Where Flink's jar is kept [default: weir-benches/flink in the user's cache folder].
+    #[arg(long)]
+    flink_folder: Option<PathBuf>,
     /// How much of it.
     #[arg(long, value_enum, default_value = "default")]
     size: Size,
     /// Rounds per contestant, interleaved; the median counts.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Writes the records as one JSON array.
+    /// Only operations of `micro` whose name contains this.
+    #[arg(long)]
+    only: Option<String>,
+    /// Writes header and records as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
+    /// Writes the figures of `micro` as Markdown.
+    #[arg(long)]
+    markdown: Option<PathBuf>,
+    /// Measures the memory of one contestant; how `micro` calls itself.
+    #[arg(long, hide = true)]
+    memory_probe: Option<String>,
+    #[arg(long, hide = true, default_value_t = 1)]
+    memory_entries: usize,
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
     match run(&options) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("error: {error}");
             ExitCode::FAILURE
@@ -69,12 +109,24 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(options: &Options) -> weir_state_api::Result<()> {
-    let mut recorder = Recorder::new(options.rounds);
+/// Whether everything could be measured.
+fn run(options: &Options) -> Result<bool> {
+    if let Some(name) = &options.memory_probe {
+        return micro::memory::run_probe(name, options.memory_entries).map(|()| true);
+    }
+    interrupt::listen()?;
+    let machine = Machine::inspect();
+    println!("{}", machine.line());
+    if !machine.optimized {
+        eprintln!("a build without --release: the figures are of no value");
+    }
+    let mut recorder = Recorder::new(options.rounds, machine);
     let quick = options.size == Size::Quick;
-    let chosen = |suite| options.suite == suite || options.suite == Suite::All;
+    let chosen =
+        |suite| !interrupt::requested() && (options.suite == suite || options.suite == Suite::All);
     if chosen(Suite::Micro) {
-        micro::run(&mut recorder, if quick { 5_000 } else { 500_000 })?;
+        let settings = micro_settings(options, &mut recorder);
+        micro::run(&mut recorder, &settings)?;
     }
     if chosen(Suite::Snapshot) {
         let sizes = if quick {
@@ -87,8 +139,40 @@ fn run(options: &Options) -> weir_state_api::Result<()> {
     if chosen(Suite::Runtime) {
         runtime::run(&mut recorder, if quick { 100_000 } else { 20_000_000 })?;
     }
+    for summary in report::summaries(&recorder) {
+        println!("{}", summary.line());
+    }
     if let Some(path) = &options.json {
         recorder.write_json(path)?;
     }
-    Ok(())
+    if let Some(path) = &options.markdown {
+        report::write_markdown(&recorder, path)?;
+    }
+    Ok(recorder.failures.is_empty() && !interrupt::requested())
+}
+
+fn micro_settings(options: &Options, recorder: &mut Recorder) -> Settings {
+    let mut flink = None;
+    if options.peers.contains(&Peer::Flink) {
+        let folder = options.flink_folder.clone().unwrap_or_else(FlinkInstall::default_folder);
+        match FlinkInstall::prepare(&folder) {
+            Ok(install) => flink = Some(Rc::new(install)),
+            Err(error) => recorder.fail("all of them", "flink", &error),
+        }
+    }
+    let (keys, memory_entries, warm_up) = match options.size {
+        Size::Quick => (5_000, 1_000_000, 1),
+        Size::Default => (500_000, 5_000_000, 3),
+        Size::Large => (2_000_000, 20_000_000, 3),
+    };
+    Settings {
+        backends: options.backends.clone(),
+        peers: options.peers.clone(),
+        flink,
+        flink_backends: options.flink_backends.clone(),
+        keys,
+        memory_entries,
+        warm_up,
+        only: options.only.clone(),
+    }
 }

@@ -1,10 +1,13 @@
-//! The method: rounds interleaved between contestants, medians, ratios within the run.
+//! Collects what a run measures: figures, failures, the options of the contestants.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::Serialize;
 use weir_state_api::{Error, ErrorKind, Result};
+
+use crate::machine::Machine;
+use crate::statistics::{Median, median_of};
 
 /// One figure.
 #[derive(Debug, Clone, Serialize)]
@@ -12,7 +15,7 @@ pub(crate) struct Figure {
     pub(crate) suite: &'static str,
     pub(crate) workload: String,
     pub(crate) contestant: String,
-    pub(crate) metric: &'static str,
+    pub(crate) metric: String,
     pub(crate) unit: &'static str,
     pub(crate) median: f64,
     pub(crate) low: f64,
@@ -20,109 +23,159 @@ pub(crate) struct Figure {
     pub(crate) rounds: usize,
 }
 
-/// One contestant of a comparison: does the work once, returns a checksum of its answers.
-pub(crate) struct Contestant<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) round: Box<dyn FnMut() -> Result<u64> + 'a>,
+/// What could not be measured, and why.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Failure {
+    pub(crate) workload: String,
+    pub(crate) contestant: String,
+    pub(crate) message: String,
+}
+
+/// Who took part, with which options.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Participant {
+    pub(crate) contestant: String,
+    pub(crate) options: String,
+}
+
+/// How many times as fast one contestant is as another, by its thread's processor time.
+#[derive(Debug, Clone)]
+pub(crate) struct Comparison {
+    pub(crate) workload: String,
+    pub(crate) one: String,
+    pub(crate) other: String,
+    pub(crate) ratio: Median,
+}
+
+/// Workloads that belong together in reports.
+#[derive(Debug, Clone)]
+pub(crate) struct Section {
+    pub(crate) title: &'static str,
+    pub(crate) workloads: Vec<String>,
 }
 
 /// Collects and prints figures.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     rounds: usize,
-    figures: Vec<Figure>,
+    pub(crate) machine: Machine,
+    pub(crate) participants: Vec<Participant>,
+    pub(crate) figures: Vec<Figure>,
+    pub(crate) failures: Vec<Failure>,
+    pub(crate) sections: Vec<Section>,
+    pub(crate) comparisons: Vec<Comparison>,
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    header: Header<'a>,
+    records: &'a [Figure],
+    failures: &'a [Failure],
+}
+
+#[derive(Serialize)]
+struct Header<'a> {
+    machine: &'a Machine,
+    contestants: &'a [Participant],
 }
 
 impl Recorder {
-    pub(crate) fn new(rounds: u32) -> Self {
-        Recorder { rounds: rounds as usize, figures: Vec::new() }
+    pub(crate) fn new(rounds: u32, machine: Machine) -> Self {
+        Recorder {
+            rounds: rounds as usize,
+            machine,
+            participants: Vec::new(),
+            figures: Vec::new(),
+            failures: Vec::new(),
+            sections: Vec::new(),
+            comparisons: Vec::new(),
+        }
     }
 
     pub(crate) fn rounds(&self) -> usize {
         self.rounds
     }
 
-    /// Times all contestants in turn, round by round, so that drift of the machine hits all. The
-    /// first contestant is the baseline of the ratios. Answers must agree.
-    pub(crate) fn compare(
-        &mut self,
-        suite: &'static str,
-        workload: &str,
-        operations: u64,
-        mut contestants: Vec<Contestant<'_>>,
-    ) -> Result<()> {
-        let mut times = vec![Vec::new(); contestants.len()];
-        for round in 0..=self.rounds {
-            let mut expected = None;
-            for (contestant, times) in contestants.iter_mut().zip(&mut times) {
-                let begun = Instant::now();
-                let answer = (contestant.round)()?;
-                let elapsed = begun.elapsed();
-                // The first round warms up.
-                if round > 0 {
-                    times.push(elapsed);
-                }
-                if *expected.get_or_insert(answer) != answer {
-                    return Err(Error::new(
-                        ErrorKind::Corrupt,
-                        format!("{} gives another answer in {workload}", contestant.name),
-                    ));
-                }
-            }
-        }
-        let mut baseline = None;
-        for (contestant, times) in contestants.iter().zip(times) {
-            let per_operation: Vec<f64> =
-                times.iter().map(|time| time.as_nanos() as f64 / operations as f64).collect();
-            let figure = self.add(suite, workload, contestant.name, "time", "ns/op", per_operation);
-            let ratio = figure / *baseline.get_or_insert(figure);
-            println!("{:>62}", format!("{ratio:.2} times {}", contestants[0].name));
-        }
-        Ok(())
-    }
-
-    /// Adds the samples of one metric; returns their median.
+    /// Adds and prints the samples of one metric.
     pub(crate) fn add(
         &mut self,
         suite: &'static str,
         workload: &str,
         contestant: &str,
-        metric: &'static str,
+        metric: &str,
         unit: &'static str,
-        mut samples: Vec<f64>,
-    ) -> f64 {
-        samples.sort_by(f64::total_cmp);
-        let median = samples[samples.len() / 2];
-        let figure = Figure {
+        samples: Vec<f64>,
+    ) {
+        let rounds = samples.len();
+        let Median { value, low, high } = median_of(samples);
+        println!(
+            "{suite:<9} {workload:<22} {contestant:<16} {metric:<16} {value:>12.1} {unit:<6} \
+             ({low:.1} to {high:.1}, {rounds} rounds)"
+        );
+        self.record(suite, workload, contestant, metric, unit, Median { value, low, high }, rounds);
+    }
+
+    /// Adds a figure without printing it.
+    #[expect(clippy::too_many_arguments, reason = "a record has that many columns")]
+    pub(crate) fn record(
+        &mut self,
+        suite: &'static str,
+        workload: &str,
+        contestant: &str,
+        metric: &str,
+        unit: &'static str,
+        median: Median,
+        rounds: usize,
+    ) {
+        self.figures.push(Figure {
             suite,
             workload: workload.into(),
             contestant: contestant.into(),
-            metric,
+            metric: metric.into(),
             unit,
-            median,
-            low: samples[0],
-            high: samples[samples.len() - 1],
-            rounds: samples.len(),
-        };
-        println!(
-            "{suite:<9} {workload:<22} {contestant:<16} {metric:<16} {:>12.1} {unit:<6} \
-             ({:.1} to {:.1}, {} rounds)",
-            figure.median, figure.low, figure.high, figure.rounds
-        );
-        self.figures.push(figure);
-        median
+            median: median.value,
+            low: median.low,
+            high: median.high,
+            rounds,
+        });
+    }
+
+    /// Notes that a contestant could not be measured; the run goes on.
+    pub(crate) fn fail(&mut self, workload: &str, contestant: &str, error: &Error) {
+        let message = error.to_string();
+        eprintln!("FAILED    {workload:<22} {contestant:<16} {message}");
+        let (workload, contestant) = (workload.into(), contestant.into());
+        self.failures.push(Failure { workload, contestant, message });
+    }
+
+    /// Notes with which options a contestant takes part.
+    pub(crate) fn introduce(&mut self, contestant: &str, options: String) {
+        if self.participants.iter().any(|known| known.contestant == contestant) {
+            return;
+        }
+        eprintln!("{contestant}: {options}");
+        self.participants.push(Participant { contestant: contestant.into(), options });
     }
 
     pub(crate) fn write_json(&self, path: &Path) -> Result<()> {
-        let failed = |error: Box<dyn std::error::Error + Send + Sync>| {
-            Error::new(ErrorKind::InvalidUsage, "the figures cannot be written")
-                .object(path.display().to_string())
-                .source(error)
+        let json = Json {
+            header: Header { machine: &self.machine, contestants: &self.participants },
+            records: &self.figures,
+            failures: &self.failures,
         };
-        let json =
-            serde_json::to_vec_pretty(&self.figures).map_err(|error| failed(error.into()))?;
-        std::fs::write(path, json).map_err(|error| failed(error.into()))
+        let json = serde_json::to_vec_pretty(&json).map_err(|error| unwritable(path, error))?;
+        std::fs::write(path, json).map_err(|error| unwritable(path, error))
     }
+}
+
+/// The error of a report that cannot be written.
+pub(crate) fn unwritable(
+    path: &Path,
+    error: impl std::error::Error + Send + Sync + 'static,
+) -> Error {
+    Error::new(ErrorKind::InvalidUsage, "the figures cannot be written")
+        .object(path.display().to_string())
+        .source(error)
 }
 
 /// Milliseconds as a figure.

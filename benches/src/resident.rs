@@ -10,13 +10,18 @@ impl ResidentMemory {
     pub(crate) fn begin() -> Self {
         // Resets the peak to the present value (see proc(5)).
         let reset = std::fs::write("/proc/self/clear_refs", "5");
-        ResidentMemory { before: reset.ok().and_then(|()| status("VmRSS:")) }
+        ResidentMemory { before: reset.ok().and_then(|()| resident_bytes()) }
     }
 
     /// How far the peak since then lies above where it began, in bytes.
     pub(crate) fn peak_growth(&self) -> Option<u64> {
         Some(status("VmHWM:")?.saturating_sub(self.before?))
     }
+}
+
+/// The resident set of this process in bytes.
+pub(crate) fn resident_bytes() -> Option<u64> {
+    status("VmRSS:")
 }
 
 fn status(field: &str) -> Option<u64> {

@@ -1,0 +1,80 @@
+//! The backends of Weir that take part, and how their instances are opened.
+
+use std::fmt;
+
+use clap::ValueEnum;
+use tempfile::TempDir;
+use weir_backend_heap::HeapBackendFactory;
+use weir_state_api::{
+    BackendFactory, Codec, Environment, Error, ErrorKind, KeyGroupRange, KeyedStore,
+    MaxParallelism, OpenRequest, Ordered, Result, block_on,
+};
+
+/// A backend of Weir.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Backend {
+    /// State in memory.
+    Heap,
+    /// State in `RocksDB` (built with `--features rocks`).
+    Rocks,
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Backend::Heap => "weir heap",
+            Backend::Rocks => "weir rocks",
+        })
+    }
+}
+
+/// An instance that owns all key groups, and what lives as long as it.
+pub(crate) struct Instance {
+    pub(crate) store: KeyedStore<i64>,
+    /// Its local folder; removed after the store is closed.
+    _directory: Option<TempDir>,
+}
+
+impl Backend {
+    /// An empty instance.
+    pub(crate) fn open(self, key_groups: u16) -> Result<Instance> {
+        let key_codec = Codec::<i64>::id(&Ordered);
+        let mut request = OpenRequest::new(Environment::in_memory(), "bench", key_codec);
+        request.max_parallelism = MaxParallelism::new(key_groups)?;
+        request.key_groups = KeyGroupRange::all(request.max_parallelism);
+        let (factory, directory) = self.factory()?;
+        let store = block_on(KeyedStore::open(&*factory, request))?;
+        Ok(Instance { store, _directory: directory })
+    }
+
+    /// Its options, for the report.
+    pub(crate) fn options(self) -> Result<String> {
+        let (factory, _directory) = self.factory()?;
+        Ok(format!("{factory:?}"))
+    }
+
+    fn factory(self) -> Result<(Box<dyn BackendFactory>, Option<TempDir>)> {
+        match self {
+            Backend::Heap => Ok((Box::new(HeapBackendFactory::default()), None)),
+            Backend::Rocks => rocks(),
+        }
+    }
+}
+
+#[cfg(feature = "rocks")]
+fn rocks() -> Result<(Box<dyn BackendFactory>, Option<TempDir>)> {
+    use weir_backend_rocks::{RocksBackendFactory, RocksOptions};
+
+    let directory =
+        tempfile::Builder::new().prefix("weir-benches-").tempdir().map_err(|error| {
+            Error::new(ErrorKind::Unavailable, "no temporary folder for RocksDB").source(error)
+        })?;
+    let factory = RocksBackendFactory::new(RocksOptions::new(directory.path()));
+    Ok((Box::new(factory), Some(directory)))
+}
+
+#[cfg(not(feature = "rocks"))]
+fn rocks() -> Result<(Box<dyn BackendFactory>, Option<TempDir>)> {
+    Err(Error::new(ErrorKind::Unsupported, "this build has no RocksDB")
+        .advice("cargo run --release -p weir-benches --features rocks -- ..."))
+}

@@ -1,0 +1,82 @@
+//! Workload W1: single accesses to state, one thread, everything through the object-safe interface.
+//!
+//! | file | content |
+//! |---|---|
+//! | `inputs.rs` | keys and values, the same for every contestant |
+//! | `operation.rs` | what a table of operations consists of |
+//! | `contestant.rs`, `family.rs` | who runs the operations |
+//! | `contest.rs` | rounds, interleaved; answers compared; figures |
+//! | `value.rs`, `list.rs`, `map.rs`, `range.rs`, `folding.rs`, `timers.rs` | the tables |
+//! | `memory.rs` | bytes per entry |
+
+pub(crate) mod contest;
+pub(crate) mod contestant;
+mod family;
+mod folding;
+mod inputs;
+mod list;
+mod map;
+pub(crate) mod memory;
+mod operation;
+mod range;
+mod timers;
+mod value;
+
+use std::rc::Rc;
+
+use clap::ValueEnum;
+use weir_state_api::Result;
+
+use crate::backends::Backend;
+use crate::measure::Recorder;
+use crate::peers::flink::{FlinkBackend, FlinkInstall};
+use contest::Contest;
+use family::Family;
+use inputs::Inputs;
+
+/// Something that is not Weir.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Peer {
+    /// Collections of hashbrown and the standard library: the limit.
+    Raw,
+    /// Apache Flink's backends, in a JVM.
+    Flink,
+}
+
+/// Who takes part, and how much there is to do.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) backends: Vec<Backend>,
+    pub(crate) peers: Vec<Peer>,
+    /// There when Flink takes part and could be prepared.
+    pub(crate) flink: Option<Rc<FlinkInstall>>,
+    pub(crate) flink_backends: Vec<FlinkBackend>,
+    /// Keys that are set up.
+    pub(crate) keys: usize,
+    /// Entries for the measurement of memory.
+    pub(crate) memory_entries: usize,
+    /// Rounds before the measured ones.
+    pub(crate) warm_up: usize,
+    /// Only operations whose name contains this.
+    pub(crate) only: Option<String>,
+}
+
+/// Measures all families.
+pub(crate) fn run(recorder: &mut Recorder, settings: &Settings) -> Result<()> {
+    let inputs = Rc::new(Inputs::new(settings.keys));
+    let new = |title| Family::new(title, settings, &inputs);
+    let families = vec![
+        value::family(new("value")),
+        list::family(new("list")),
+        map::family(new("map")),
+        range::family(new("map ranges")),
+        folding::reducing_family(new("reducing")),
+        folding::aggregating_family(new("aggregating")),
+        timers::family(new("timers")),
+    ];
+    Contest::new(recorder, settings).run(families)?;
+    if settings.only.as_ref().is_none_or(|only| memory::WORKLOAD.contains(only.as_str())) {
+        memory::run(recorder, settings);
+    }
+    Ok(())
+}

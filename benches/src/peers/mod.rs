@@ -1,0 +1,3 @@
+//! Systems that are not Weir and run beside it.
+
+pub(crate) mod flink;
