@@ -1,4 +1,4 @@
-//! Ctrl-C ends the run after the current round; what was measured is reported.
+//! Ctrl-C (or a polite signal to end) ends the run after the current round; what was measured is reported.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 

@@ -12,7 +12,9 @@ import org.apache.flink.runtime.state.VoidNamespaceSerializer;
 final class Lists {
     private Lists() {}
 
-    static Workload open(Fl fl, KeyedStateBackend<Long> backend, String operation) throws Exception {
+    static Workload open(
+            FlinkEnvironment flink, KeyedStateBackend<Long> backend, String operation)
+            throws Exception {
         ListStateDescriptor<Long> descriptor = new ListStateDescriptor<>("listState", Long.class);
         ListState<Long> state =
                 backend.getPartitionedState(
@@ -23,7 +25,7 @@ final class Lists {
                         backend.setCurrentKey(key);
                         state.add(Inputs.number(key));
                     }
-                    Fl.compact(backend, descriptor);
+                    FlinkEnvironment.compact(backend, descriptor);
                 };
         Workload.PerKey fold =
                 () -> {
@@ -48,7 +50,7 @@ final class Lists {
                         }
                         fill.run();
                         System.gc();
-                        fl.mails();
+                        flink.mails();
                     });
         }
         return workload;

@@ -15,7 +15,9 @@ import org.apache.flink.runtime.state.VoidNamespaceSerializer;
 final class Maps {
     private Maps() {}
 
-    static Workload open(Fl fl, KeyedStateBackend<Long> backend, String operation) throws Exception {
+    static Workload open(
+            FlinkEnvironment flink, KeyedStateBackend<Long> backend, String operation)
+            throws Exception {
         MapState<Long, Double> state =
                 backend.getPartitionedState(
                         VoidNamespace.INSTANCE,
@@ -27,7 +29,7 @@ final class Maps {
                 state.put(Inputs.MAP_KEY_ORDER[j], Inputs.fraction(key * Inputs.MAP_KEYS + j));
             }
             if ((key & 4095) == 0) {
-                fl.mails();
+                flink.mails();
             }
         }
         Workload.PerKey sum = () -> sum(state.iterator());

@@ -14,7 +14,8 @@ import org.apache.flink.runtime.state.VoidNamespaceSerializer;
 final class Memory {
     private Memory() {}
 
-    static String measure(Fl fl, KeyedStateBackend<Long> backend) throws Exception {
+    static String measure(FlinkEnvironment flink, KeyedStateBackend<Long> backend)
+            throws Exception {
         ValueState<Long> state =
                 backend.getPartitionedState(
                         VoidNamespace.INSTANCE,
@@ -29,7 +30,7 @@ final class Memory {
             backend.setCurrentKey(key);
             state.update(Inputs.number(key));
             if ((key & 1023) == 0) {
-                fl.mails();
+                flink.mails();
             }
         }
         settle();

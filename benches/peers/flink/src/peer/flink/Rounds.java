@@ -12,8 +12,8 @@ import org.apache.flink.runtime.state.CheckpointableKeyedStateBackend;
 /**
  * One operation on one backend, round by round as asked on standard input.
  *
- * <p>Arguments: backend, operation, key groups. Commands, one a line: {@code ready}; {@code round N};
- * {@code digest}; {@code memory}. Answers, one a line: {@code ok} and numbers, or {@code error} and
+ * <p>Arguments: backend, operation, key groups. Commands, one a line: {@code ready}; {@code round
+ * N}; {@code digest}; {@code memory}. Answers, one a line: {@code ok} and numbers, or {@code error} and
  * text. It ends with its input.
  */
 public final class Rounds {
@@ -29,12 +29,12 @@ public final class Rounds {
         System.setOut(System.err);
         int status = 0;
         try {
-            Fl fl = new Fl(args[0]);
-            fl.keyGroups = Integer.parseInt(args[2]);
-            CheckpointableKeyedStateBackend<Long> backend = fl.open(LongSerializer.INSTANCE);
-            serve(fl, backend, args[1], answers);
+            FlinkEnvironment flink = new FlinkEnvironment(args[0]);
+            flink.keyGroups = Integer.parseInt(args[2]);
+            CheckpointableKeyedStateBackend<Long> backend = flink.open(LongSerializer.INSTANCE);
+            serve(flink, backend, args[1], answers);
             backend.dispose();
-            fl.close();
+            flink.close();
         } catch (Throwable failure) {
             answers.println("error " + failure.toString().replace('\n', ' '));
             failure.printStackTrace();
@@ -46,10 +46,13 @@ public final class Rounds {
     }
 
     private static void serve(
-            Fl fl, CheckpointableKeyedStateBackend<Long> backend, String operation, PrintStream answers)
+            FlinkEnvironment flink,
+            CheckpointableKeyedStateBackend<Long> backend,
+            String operation,
+            PrintStream answers)
             throws Exception {
-        Workload workload = operation.equals("memory") ? null : open(fl, backend, operation);
-        fl.mails();
+        Workload workload = operation.equals("memory") ? null : open(flink, backend, operation);
+        flink.mails();
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
         for (String line; (line = commands.readLine()) != null; ) {
             String[] words = line.split(" ");
@@ -58,13 +61,13 @@ public final class Rounds {
                     answers.println("ok");
                     break;
                 case "round":
-                    answers.println("ok " + round(fl, workload, Integer.parseInt(words[1])));
+                    answers.println("ok " + round(flink, workload, Integer.parseInt(words[1])));
                     break;
                 case "digest":
                     answers.println("ok " + Long.toUnsignedString(workload.digest.compute()));
                     break;
                 case "memory":
-                    answers.println("ok " + Memory.measure(fl, backend));
+                    answers.println("ok " + Memory.measure(flink, backend));
                     break;
                 default:
                     throw new IllegalArgumentException(line);
@@ -73,24 +76,28 @@ public final class Rounds {
         }
     }
 
-    private static Workload open(Fl fl, CheckpointableKeyedStateBackend<Long> backend, String operation)
+    private static Workload open(
+            FlinkEnvironment flink,
+            CheckpointableKeyedStateBackend<Long> backend,
+            String operation)
             throws Exception {
         if (operation.startsWith("value")) {
             return Values.open(backend, operation);
         } else if (operation.startsWith("list")) {
-            return Lists.open(fl, backend, operation);
+            return Lists.open(flink, backend, operation);
         } else if (operation.startsWith("map")) {
-            return Maps.open(fl, backend, operation);
+            return Maps.open(flink, backend, operation);
         } else if (operation.startsWith("timer")) {
             return Timers.open(backend, operation);
         }
         return Foldings.open(backend, operation);
     }
 
-    /** Runs a round; wall, thread and process time in nanoseconds, and a checksum of the answers. */
-    private static String round(Fl fl, Workload workload, int number) throws Exception {
+    /** Runs a round: wall, thread and process time in nanoseconds, a checksum of the answers. */
+    private static String round(FlinkEnvironment flink, Workload workload, int number)
+            throws Exception {
         workload.beforeRound.run();
-        fl.mails();
+        flink.mails();
         int calls = workload.callsPerRound;
         // One index runs through all rounds.
         int from = (int) ((long) number * calls % (2L * Inputs.KEYS));
@@ -100,8 +107,8 @@ public final class Rounds {
         long sum = 0;
         for (int done = 0; done < calls; done += BATCH) {
             sum = batch(workload.call, from + done, Math.min(BATCH, calls - done), sum);
-            if (fl.changelogOn) {
-                fl.mails();
+            if (flink.changelogOn) {
+                flink.mails();
             }
         }
         wall = System.nanoTime() - wall;

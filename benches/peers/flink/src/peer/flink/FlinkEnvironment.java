@@ -54,12 +54,12 @@ import org.apache.flink.util.SimpleUserCodeClassLoader;
  * The smallest task environment in which Flink's own state backends can be created through their
  * public entry points, without a job, a task or a cluster.
  */
-final class Fl {
+final class FlinkEnvironment {
     final File root;
     final Configuration conf = new Configuration();
     final ExecutionConfig ec = new ExecutionConfig();
     final JobID job = new JobID();
-    final ClassLoader cl = Fl.class.getClassLoader();
+    final ClassLoader cl = FlinkEnvironment.class.getClassLoader();
     final MailboxExecutorImpl mailbox =
             new MailboxExecutorImpl(
                     new TaskMailboxImpl(Thread.currentThread()), 0, StreamTaskActionExecutor.IMMEDIATE);
@@ -87,7 +87,7 @@ final class Fl {
 
     private static final String CHANGELOG = "-changelog";
 
-    Fl(String name) throws Exception {
+    FlinkEnvironment(String name) throws Exception {
         changelogOn = name.endsWith(CHANGELOG);
         kind = changelogOn ? name.substring(0, name.length() - CHANGELOG.length()) : name;
         File base = new File(System.getProperty("peer.dir", "."));
@@ -134,7 +134,7 @@ final class Fl {
     }
 
     private static <T> T proxy(Class<T> type, InvocationHandler h) {
-        return type.cast(Proxy.newProxyInstance(Fl.class.getClassLoader(), new Class<?>[] {type}, h));
+        return type.cast(Proxy.newProxyInstance(FlinkEnvironment.class.getClassLoader(), new Class<?>[] {type}, h));
     }
 
     private static Object unexpected(Class<?> type, Method m) {
