@@ -3,14 +3,17 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use weir_state_api::ttl::TtlClock;
 use weir_state_api::{
-    Address, Capabilities, Change, Error, ErrorKind, KeyGroup, KeyGroupRange, KeyRef, KeyedBackend,
-    Lookup, MapRange, Millis, NextTimer, Notification, OpenRequest, Order, Page, Result, Scan,
-    ScanStep, SnapshotBases, SnapshotHandle, SnapshotKind, SnapshotRequest, SnapshotTask,
-    StateDescriptor, StateId, Statistics, TimerPoll, TimerRef, UpdateFn, Updated, foreign_key,
+    Address, Capabilities, Change, CleanUp, Error, ErrorKind, KeyGroup, KeyGroupRange, KeyRef,
+    KeyedBackend, Lookup, MapRange, Millis, NextTimer, Notification, OpenRequest, Order, Page,
+    Result, Scan, ScanStep, SnapshotBases, SnapshotHandle, SnapshotKind, SnapshotRequest,
+    SnapshotTask, StateDescriptor, StateId, Statistics, TimerPoll, TimerRef, UpdateFn, Updated,
+    foreign_key,
 };
 
 use crate::cell::lock;
+use crate::clean_up::Sieve;
 use crate::keyed_table::{KeyedTable, Locator, Slot};
 use crate::limits::ValueLimit;
 use crate::options::HeapOptions;
@@ -56,6 +59,7 @@ pub(crate) struct HeapBackend {
     buffer: Vec<u8>,
     /// The timer that was polled last, to lend it.
     polled: Option<StoredTimer>,
+    clock: TtlClock,
 }
 
 impl std::fmt::Debug for HeapBackend {
@@ -72,6 +76,7 @@ impl std::fmt::Debug for HeapBackend {
 pub(crate) fn capabilities(options: &HeapOptions) -> Capabilities {
     Capabilities::minimal()
         .with_never_pends(true)
+        .with_driven_clean_up(true)
         .with_incremental_snapshots(options.incremental_snapshots)
         .with_max_value_len(options.max_value_len)
 }
@@ -79,7 +84,9 @@ pub(crate) fn capabilities(options: &HeapOptions) -> Capabilities {
 impl HeapBackend {
     /// An instance without states, in the epoch of what a restore brings.
     pub(crate) fn new(request: OpenRequest, options: &HeapOptions) -> Self {
+        let clock = TtlClock::new(request.environment.clock.clone(), request.restored_watermark());
         HeapBackend {
+            clock,
             request,
             states: Vec::new(),
             traffic: Arc::default(),
@@ -109,6 +116,32 @@ impl HeapBackend {
             let mode = self.request.mode;
             *lock(bases) = SnapshotBases::restored(mode, checkpoint, base);
             self.states.iter_mut().for_each(State::record_removals);
+        }
+        self.agree_on_ttls(restored)
+    }
+
+    /// Adds a state of a snapshot, unless one of that name is there.
+    pub(crate) fn define(&mut self, descriptor: &StateDescriptor) -> Result<()> {
+        if self.states.iter().all(|state| state.descriptor.name != descriptor.name) {
+            self.register(descriptor)?;
+        }
+        Ok(())
+    }
+
+    /// Handles may hold a state under different TTLs, if not all subtasks had registered it anew when
+    /// the snapshots were taken. What changes here belongs to the first epoch: the objects hold it in
+    /// its old form.
+    fn agree_on_ttls(&mut self, restored: &[SnapshotHandle]) -> Result<()> {
+        let (time, owned) = (self.clock.time(), self.request.key_groups);
+        for (handle, stored) in restored.iter().flat_map(|h| h.states.iter().map(move |s| (h, s))) {
+            let state = self.states.iter_mut().find(|state| state.descriptor.name == stored.name);
+            let groups = handle.key_groups.intersection(owned);
+            let (Some(state), Some(first)) = (state, owned.index_of(groups.first())) else {
+                continue;
+            };
+            if state.descriptor.ttl != stored.ttl {
+                state.convert_groups(first..first + groups.len(), stored.ttl, time)?;
+            }
         }
         Ok(())
     }
@@ -249,7 +282,11 @@ impl KeyedBackend for HeapBackend {
     fn register(&mut self, descriptor: &StateDescriptor) -> Result<StateId> {
         let known = self.states.iter().position(|state| state.descriptor.name == descriptor.name);
         if let Some(index) = known {
-            self.states[index].descriptor.check_compatible(descriptor)?;
+            let state = &mut self.states[index];
+            state.descriptor.check_compatible(descriptor)?;
+            if state.descriptor.ttl != descriptor.ttl {
+                state.convert(descriptor.ttl, self.clock.time())?;
+            }
         }
         let Ok(id) = u16::try_from(known.unwrap_or(self.states.len())) else {
             return Err(Error::new(ErrorKind::TooLarge, "an instance has at most 65,536 states")
@@ -365,11 +402,12 @@ impl KeyedBackend for HeapBackend {
         namespace: Option<&[u8]>,
         page: &mut Page,
     ) -> Result<ScanStep> {
-        let groups = self.request.key_groups;
+        let (groups, time) = (self.request.key_groups, self.clock.time());
         let state = self.states.get_mut(state.index()).ok_or_else(|| unknown_state(state))?;
+        let sieve = Sieve::new(&state.descriptor, time);
         match &mut state.tables {
-            Tables::Point(tables) => scan_tables(tables, groups, namespace, page),
-            Tables::Map(tables) => scan_tables(tables, groups, namespace, page),
+            Tables::Point(tables) => scan_tables(tables, groups, namespace, sieve, page),
+            Tables::Map(tables) => scan_tables(tables, groups, namespace, sieve, page),
             Tables::Timers(_) => Err(state.misused("scan_keys")),
         }
     }
@@ -410,6 +448,16 @@ impl KeyedBackend for HeapBackend {
         Ok(head.map_or(NextTimer::Empty, NextTimer::At))
     }
 
+    fn advance_watermark(&mut self, watermark: Millis) {
+        self.clock.advance_watermark(watermark);
+    }
+
+    fn clean_up(&mut self, state: StateId, budget: u64) -> Result<CleanUp> {
+        let time = self.clock.time();
+        let state = self.states.get_mut(state.index()).ok_or_else(|| unknown_state(state))?;
+        state.clean_up(time, budget)
+    }
+
     fn snapshot(&mut self, request: SnapshotRequest) -> Result<SnapshotTask> {
         let Some(next_epoch) = self.epoch.checked_add(1) else {
             return Err(Error::new(ErrorKind::Closed, "an instance takes at most 2^32 snapshots")
@@ -417,12 +465,13 @@ impl KeyedBackend for HeapBackend {
         };
         let base = self.base(&request);
         let since = base.as_ref().map(|base| base.epoch);
-        let groups = self.request.key_groups;
+        let (groups, time) = (self.request.key_groups, self.clock.time());
         let mut sections = Vec::new();
         for (index, group) in groups.iter().enumerate() {
-            for (state, tables) in self.states.iter_mut().enumerate() {
-                if let Some(table) = tables.pin(index, since) {
-                    sections.push(PinnedSection { group, state, table });
+            for (number, state) in self.states.iter_mut().enumerate() {
+                if let Some(table) = state.pin(index, since) {
+                    let sieve = Sieve::new(&state.descriptor, time);
+                    sections.push(PinnedSection { group, state: number, table, sieve });
                 }
             }
         }
@@ -503,10 +552,11 @@ fn scan_tables<S: Slot + Send + Sync + 'static>(
     tables: &mut [KeyedTable<S>],
     groups: KeyGroupRange,
     namespace: Option<&[u8]>,
+    sieve: Option<Sieve>,
     page: &mut Page,
 ) -> Result<ScanStep> {
     let frozen = groups.iter().zip(tables.iter_mut().map(KeyedTable::freeze));
-    Box::new(KeyScan::new(frozen, namespace)).next(page)
+    Box::new(KeyScan::new(frozen, namespace, sieve)).next(page)
 }
 
 #[cold]

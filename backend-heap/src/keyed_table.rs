@@ -8,13 +8,17 @@
 //! part of the upper 32 the segment, and their top the place in it; the lowest 16 tell entries apart
 //! whose content is elsewhere.
 
+mod walk;
+
 use std::sync::{Arc, Mutex};
 
 use weir_state_api::{KeyRef, Result, key_hash};
 
 use crate::cell::{Cell, Pinned, View, lock};
+use crate::clean_up::Sieve;
 use crate::removals::{Removals, RemovedKeys};
 use crate::segment::{Hashed, Segment};
+pub(crate) use walk::Place;
 
 /// The mean number of entries of a segment at which another one is added. The fullest segment has
 /// about twice the mean.
@@ -34,6 +38,8 @@ pub(crate) trait Slot: Clone {
     fn entry_count(&self) -> usize;
     /// Bytes on the heap; O(1).
     fn heap_bytes(&self) -> usize;
+    /// Whether it holds anything that has not expired.
+    fn is_live(&self, sieve: &Sieve) -> bool;
     /// The epoch of its last change.
     fn epoch(&self) -> u32;
     /// Says that it has changed.

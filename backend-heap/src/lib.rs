@@ -53,6 +53,7 @@
 //! | `point_table`, `map_table`, `timer_queue` | the three shapes of state |
 //! | `head_index` | the first timer of all key groups |
 //! | `store`, `backend` | the tables of a state, the instance |
+//! | `clean_up` | removing what has expired, changing the TTL of a state |
 //! | `scan` | scans over maps and keys |
 //! | `snapshot` | the format (`docs/formats/heap-snapshot.md`), writing and reading it |
 #![cfg_attr(test, allow(clippy::too_many_lines, reason = "a test is a script, read top down"))]
@@ -60,6 +61,7 @@
 mod backend;
 mod cell;
 mod chunk_list;
+mod clean_up;
 mod compact_bytes;
 mod factory;
 mod head_index;

@@ -4,6 +4,7 @@ use std::ops::Bound;
 
 use weir_state_api::{Change, MapRange, Result, UpdateFn};
 
+use crate::clean_up::Sieve;
 use crate::compact_bytes::CompactBytes;
 use crate::keyed_table::{Fate, KeyedTable, Locator, Slot, same_bytes};
 use crate::limits::ValueLimit;
@@ -41,6 +42,10 @@ pub(crate) struct MapSlot {
 }
 
 impl Slot for MapSlot {
+    fn is_live(&self, sieve: &Sieve) -> bool {
+        self.entries.iter().any(|entry| sieve.is_live(entry.value.as_slice()))
+    }
+
     #[inline]
     fn key_and_namespace(&self) -> (&[u8], &[u8]) {
         self.place.as_slice().split_at(self.key_len as usize)

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use weir_state_api::KeyRef;
 
+use crate::clean_up::Sieve;
 use crate::compact_bytes::{ARC_OVERHEAD, copy_short};
 use crate::keyed_table::{Locator, Slot, same_bytes};
 use crate::segment::Hashed;
@@ -234,6 +235,10 @@ impl PointSlot {
 }
 
 impl Slot for PointSlot {
+    fn is_live(&self, sieve: &Sieve) -> bool {
+        sieve.is_live(self.value())
+    }
+
     #[inline]
     fn key_and_namespace(&self) -> (&[u8], &[u8]) {
         let (bytes, key_len, namespace_len) = match self {

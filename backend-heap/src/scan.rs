@@ -2,6 +2,7 @@
 
 use weir_state_api::{KeyGroup, Order, Page, Result, Scan, ScanStep};
 
+use crate::clean_up::Sieve;
 use crate::keyed_table::{FrozenSegments, Slot};
 use crate::map_table::MapEntry;
 use crate::sorted_chunks::{Position, SortedChunks};
@@ -57,17 +58,21 @@ pub(crate) struct KeyScan<S> {
     namespace: Option<Vec<u8>>,
     /// The next place of the last segment of the last group.
     place: usize,
+    /// What it leaves out.
+    sieve: Option<Sieve>,
 }
 
 impl<S: Slot> KeyScan<S> {
-    /// An enumeration of the given tables; with `namespace` of that namespace only.
+    /// An enumeration of the given tables; with `namespace` of that namespace only, with `sieve`
+    /// without what has expired.
     pub(crate) fn new(
         groups: impl Iterator<Item = (KeyGroup, FrozenSegments<S>)>,
         namespace: Option<&[u8]>,
+        sieve: Option<Sieve>,
     ) -> Self {
         let mut groups: Vec<_> = groups.collect();
         groups.reverse();
-        KeyScan { groups, namespace: namespace.map(<[u8]>::to_vec), place: 0 }
+        KeyScan { groups, namespace: namespace.map(<[u8]>::to_vec), place: 0, sieve }
     }
 
     /// Appends keys until the page is full; answers whether nothing is left.
@@ -80,10 +85,12 @@ impl<S: Slot> KeyScan<S> {
             while self.place < segment.place_count() {
                 let slot = segment.get(self.place);
                 self.place += 1;
-                let Some((key, namespace)) = slot.map(Slot::key_and_namespace) else {
-                    continue;
-                };
+                let Some(slot) = slot else { continue };
+                let (key, namespace) = slot.key_and_namespace();
                 if self.namespace.as_ref().is_some_and(|wanted| wanted != namespace) {
+                    continue;
+                }
+                if self.sieve.is_some_and(|sieve| !slot.is_live(&sieve)) {
                     continue;
                 }
                 page.push_key(*group, key, namespace);

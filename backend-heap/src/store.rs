@@ -2,6 +2,7 @@
 
 use weir_state_api::{Error, ErrorKind, KeyGroupRange, StateDescriptor, StateShape};
 
+use crate::clean_up::Cursor;
 use crate::keyed_table::{KeyedTable, Slot, TableView};
 use crate::map_table::{MapSlot, MapTable};
 use crate::point_slot::PointSlot;
@@ -14,6 +15,8 @@ use crate::timer_queue::{StoredTimer, TimerQueue};
 pub(crate) struct State {
     pub(crate) descriptor: StateDescriptor,
     pub(crate) tables: Tables,
+    /// Where clean-up goes on.
+    pub(crate) cursor: Cursor,
 }
 
 /// Tables by position of the key group in the instance's range.
@@ -39,6 +42,17 @@ pub(crate) enum GroupTable {
     Point(PointTable),
     Map(MapTable),
     Timers(SortedChunks<StoredTimer>),
+}
+
+impl PinnedTable {
+    /// Whether it is all that the key group holds, not only what changed.
+    pub(crate) fn is_whole(&self) -> bool {
+        match self {
+            PinnedTable::Point(table) => table.extent.base().is_none(),
+            PinnedTable::Map(table) => table.extent.base().is_none(),
+            PinnedTable::Timers(_) => true,
+        }
+    }
 }
 
 impl State {
@@ -79,7 +93,7 @@ impl State {
             StateShape::Ordered => Tables::Map(empty_tables(groups, epoch)),
             StateShape::Queue => Tables::Timers(TimerQueue::new(groups, epoch)),
         };
-        State { descriptor, tables }
+        State { descriptor, tables, cursor: Cursor::default() }
     }
 
     /// Shares what a key group holds: everything, or what changed after the epoch `base`. `None` when

@@ -219,12 +219,19 @@ pub struct Capabilities {
     pub incremental_snapshots: bool,
     /// The longest value in bytes.
     pub max_value_len: u64,
+    /// Expired values are removed by [`KeyedBackend::clean_up`], not by the backend's own work.
+    pub driven_clean_up: bool,
 }
 
 impl Capabilities {
     /// The contract's minimum: reads may pend, snapshots are full, values up to 1 GiB.
     pub const fn minimal() -> Self {
-        Capabilities { never_pends: false, incremental_snapshots: false, max_value_len: 1 << 30 }
+        Capabilities {
+            never_pends: false,
+            incremental_snapshots: false,
+            max_value_len: 1 << 30,
+            driven_clean_up: false,
+        }
     }
 
     /// Sets [`never_pends`](Self::never_pends).
@@ -238,6 +245,13 @@ impl Capabilities {
     #[must_use]
     pub const fn with_incremental_snapshots(mut self, value: bool) -> Self {
         self.incremental_snapshots = value;
+        self
+    }
+
+    /// Sets [`driven_clean_up`](Self::driven_clean_up).
+    #[must_use]
+    pub const fn with_driven_clean_up(mut self, value: bool) -> Self {
+        self.driven_clean_up = value;
         self
     }
 
@@ -273,7 +287,7 @@ pub struct CleanUp {
     pub visited: u64,
     /// Physical entries that were removed.
     pub removed: u64,
-    /// Whether the step reached the end of the state; the next one begins anew.
+    /// Whether the step came to the end of the state. It may have gone on from the beginning.
     pub finished: bool,
 }
 
@@ -470,8 +484,9 @@ pub trait KeyedBackend: Send + fmt::Debug {
     }
 
     /// A step of removing what has expired ([`ttl::sweep`](crate::ttl::sweep)) from a state: visits
-    /// about `budget` entries, beginning where the last step ended. A key, namespace or map that
-    /// holds nothing any more goes too.
+    /// about `budget` entries, beginning where the last step ended, and going on from the beginning
+    /// when it reaches the end: with a budget without limit, it visits everything. A key, namespace
+    /// or map that holds nothing any more goes too.
     ///
     /// For backends that must be driven; one that cleans up by itself (in compactions) has nothing
     /// to do here, which is the default.

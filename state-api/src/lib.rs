@@ -73,5 +73,5 @@ pub use operator_state::*;
 pub use page::*;
 pub use snapshot::*;
 pub use spawned::Spawned;
-pub use ttl::{StateTtl, TimeDomain};
+pub use ttl::{StateTtl, TimeDomain, Ttl};
 pub use typed::*;

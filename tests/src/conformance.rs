@@ -149,6 +149,7 @@ pub(crate) const TESTABLE_VALUE_LEN: u64 = 64 << 20;
 fn has(capabilities: Capabilities, name: &str) -> bool {
     match name {
         "never_pends" => capabilities.never_pends,
+        "driven_clean_up" => capabilities.driven_clean_up,
         "incremental_snapshots" => capabilities.incremental_snapshots,
         "max_value_len" => capabilities.max_value_len <= TESTABLE_VALUE_LEN,
         unknown => panic!("no capability is called {unknown:?}"),

@@ -220,6 +220,57 @@ macro_rules! __with_all_cases {
                 a_savepoint_shares_nothing
                 no_loss_of_news_makes_a_kept_checkpoint_lack_objects
             ;
+            ttl:
+                values_of_every_kind_expire_at_their_deadline
+                reads_refresh_where_asked
+                a_read_refreshes_only_what_it_read
+                expired_values_are_shown_where_asked
+                nothing_is_built_on_what_is_shown
+                long_lifetimes_do_not_wrap
+                values_may_have_lifetimes_of_their_own
+                own_lifetimes_need_a_ttl
+                time_never_runs_backwards
+                changes_of_expired_things_are_changes_of_absent_ones
+                folds_begin_anew
+                emptiness_counts_what_is_live
+                iterations_skip_expired_entries
+                listings_skip_expired_keys
+                batched_reads_expire
+                merged_values_expire_with_the_last_of_them
+                expired_sources_do_not_merge
+                empty_values_and_units_expire_like_others
+                restored_values_are_as_old_as_they_were
+                a_snapshot_holds_what_had_not_expired_when_it_began
+                impossible_ttls_are_refused
+            ;
+            ttl_event:
+                nothing_expires_before_the_first_watermark
+                what_is_older_than_all_watermarks_counts_from_the_first
+                own_lifetimes_count_from_the_first_watermark
+                a_restored_watermark_is_the_present
+                no_watermark_is_not_the_smallest_one
+            ;
+            ttl_change:
+                switching_on_counts_from_the_restore
+                switching_off_keeps_what_lives
+                a_new_lifetime_applies_to_old_stamps
+                what_had_expired_stays_expired
+                another_domain_keeps_ages
+                changes_survive_snapshots
+                unregistered_states_keep_their_ttl
+                subtasks_may_have_changed_it_at_different_times
+                a_refused_registration_changes_nothing
+            ;
+            ttl_clean_up:
+                expired_values_of_every_kind_go
+                steps_keep_their_budget_and_reach_everything
+                what_lives_stays
+                lists_and_maps_lose_what_has_expired
+                accesses_drive_clean_up
+                reads_remove_what_they_find_expired
+                clean_up_and_snapshots_do_not_disturb_each_other
+                states_without_a_ttl_are_left_alone
+            ;
             model:
                 random_programs_match_the_model
             ;

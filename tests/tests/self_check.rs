@@ -63,6 +63,21 @@ fn finder(defect: Defect) -> &'static str {
         | Defect::NoClaimIsIgnored
         | Defect::AbortsDeleteSharedObjects
         | Defect::SharedObjectsAreMisplaced => "sharing",
+        Defect::SnapshotsSweepLate | Defect::RestoresRefresh | Defect::ExpiredKeysAreListed => {
+            "ttl"
+        }
+        Defect::WatermarksAreNotNoted => "ttl_event",
+        Defect::ChangesOfTtlConvertNothing
+        | Defect::SwitchingOffRevives
+        | Defect::LongerLifetimesRevive
+        | Defect::SwitchingOnExpires
+        | Defect::UnregisteredTtlsAreDropped
+        | Defect::HandlesShareOneTtl => "ttl_change",
+        Defect::CleanUpRemovesNothing
+        | Defect::CleanUpIsEarly
+        | Defect::CleanUpSparesMixedLists
+        | Defect::CleanUpLeavesEmptyMaps
+        | Defect::CleanUpIgnoresItsBudget => "ttl_clean_up",
         other => panic!("{other:?} needs a group that must find it"),
     }
 }

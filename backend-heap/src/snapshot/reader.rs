@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use opendal::{Operator, Reader};
 use weir_state_api::{
-    Error, ErrorKind, KeyGroup, KeyHashVersion, KeyedBackend, MAX_KEY_LEN, MaxParallelism,
-    ObjectRef, OpenRequest, Result, SnapshotHandle, Spawned, key_hash,
+    Error, ErrorKind, KeyGroup, KeyHashVersion, MAX_KEY_LEN, MaxParallelism, ObjectRef,
+    OpenRequest, Result, SnapshotHandle, Spawned, key_hash,
 };
 
 use super::bytes::{Decoder, corrupt};
@@ -38,7 +38,7 @@ const TAIL_LEN: u64 = 64 << 10;
 pub(crate) async fn restore(backend: &mut HeapBackend) -> Result<()> {
     let handles = std::mem::take(&mut backend.request.restore);
     for descriptor in handles.iter().flat_map(|handle| &handle.states) {
-        backend.register(descriptor)?;
+        backend.define(descriptor)?;
     }
     let owned = backend.request.key_groups;
     for handle in &handles {

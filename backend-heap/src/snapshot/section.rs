@@ -4,17 +4,12 @@
 use weir_state_api::{Millis, Result};
 
 use super::bytes::{Decoder, put_varint};
-use crate::keyed_table::Slot;
-use crate::map_table::MapEntry;
-use crate::point_slot::PointSlot;
 use crate::removals::RemovedKey;
 use crate::timer_queue::StoredTimer;
 
 /// Appends a record of a point state.
 #[inline]
-pub(crate) fn encode_point(out: &mut Vec<u8>, slot: &PointSlot) {
-    let (key, namespace) = slot.key_and_namespace();
-    let value = slot.value();
+pub(crate) fn encode_point(out: &mut Vec<u8>, (key, namespace, value): Point<'_>) {
     put_varint(out, key.len() as u64);
     put_varint(out, namespace.len() as u64);
     put_varint(out, value.len() as u64);
@@ -43,8 +38,7 @@ pub(crate) fn encode_map_head(out: &mut Vec<u8>, key: &[u8], namespace: &[u8], e
 
 /// Appends an entry of a map.
 #[inline]
-pub(crate) fn encode_map_entry(out: &mut Vec<u8>, entry: &MapEntry) {
-    let (key, value) = (entry.key.as_slice(), entry.value.as_slice());
+pub(crate) fn encode_map_entry(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     put_varint(out, key.len() as u64);
     put_varint(out, value.len() as u64);
     out.extend_from_slice(key);

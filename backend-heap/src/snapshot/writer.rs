@@ -1,5 +1,6 @@
 //! Writes a snapshot: at most one object, in pieces, verified before anything refers to it.
 
+use std::borrow::Cow;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,6 +8,7 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use opendal::Writer;
+use weir_state_api::ttl::Verdict;
 use weir_state_api::{
     Environment, Error, KeyGroup, ObjectRef, Result, SnapshotHandle, Spawned, StateDescriptor,
 };
@@ -18,6 +20,7 @@ use super::section::{
     encode_map_entry, encode_map_head, encode_point, encode_removal, encode_timer,
 };
 use crate::backend::Traffic;
+use crate::clean_up::Sieve;
 use crate::keyed_table::{Extent, Slot};
 use crate::map_table::MapSlot;
 use crate::store::PinnedTable;
@@ -48,6 +51,9 @@ pub(crate) struct PinnedSection {
     /// Index into the instance's states.
     pub(crate) state: usize,
     pub(crate) table: PinnedTable,
+    /// What is left out of a whole table: all that had expired when the snapshot began. A change
+    /// leaves nothing out, or it would uncover what it replaces.
+    pub(crate) sieve: Option<Sieve>,
 }
 
 /// A snapshot that is in the store.
@@ -207,12 +213,15 @@ impl Upload {
         let offset = self.flushed + self.buffer.len() as u64;
         self.section_start = self.buffer.len();
         let mut counts = Counts::default();
+        let sieve = section.sieve.filter(|_| section.table.is_whole());
         let extent = match section.table {
             PinnedTable::Point(table) => {
                 let extent = self.write_removals(&table.extent, &mut counts).await?;
                 for segment in table.segments {
                     for slot in segment.take(table.extent.base()) {
-                        encode_point(&mut self.buffer, &slot);
+                        let Some(value) = kept(sieve, slot.value()) else { continue };
+                        let (key, namespace) = slot.key_and_namespace();
+                        encode_point(&mut self.buffer, (key, namespace, &value));
                         counts.records += 1;
                         self.flush_if_full().await?;
                     }
@@ -223,8 +232,7 @@ impl Upload {
                 let extent = self.write_removals(&table.extent, &mut counts).await?;
                 for segment in table.segments {
                     for slot in segment.take(table.extent.base()) {
-                        self.write_map(&slot).await?;
-                        counts.records += 1;
+                        counts.records += u64::from(self.write_map(&slot, sieve).await?);
                     }
                 }
                 extent
@@ -265,15 +273,24 @@ impl Upload {
         Ok(SectionExtent::Change)
     }
 
-    async fn write_map(&mut self, slot: &MapSlot) -> Result<()> {
+    /// Writes a map, if anything of it is kept; says whether.
+    async fn write_map(&mut self, slot: &MapSlot, sieve: Option<Sieve>) -> Result<bool> {
         let (key, namespace) = slot.key_and_namespace();
         let entries = slot.entries();
-        encode_map_head(&mut self.buffer, key, namespace, entries.len());
+        let count = match sieve {
+            None => entries.len(),
+            Some(sieve) => entries.iter().filter(|e| sieve.is_live(e.value.as_slice())).count(),
+        };
+        if count == 0 {
+            return Ok(false);
+        }
+        encode_map_head(&mut self.buffer, key, namespace, count);
         for entry in entries.iter() {
-            encode_map_entry(&mut self.buffer, entry);
+            let Some(value) = kept(sieve, entry.value.as_slice()) else { continue };
+            encode_map_entry(&mut self.buffer, entry.key.as_slice(), &value);
             self.flush_if_full().await?;
         }
-        Ok(())
+        Ok(true)
     }
 
     async fn flush_if_full(&mut self) -> Result<()> {
@@ -312,6 +329,16 @@ impl Upload {
             }
         }));
         Ok(())
+    }
+}
+
+/// What of a stored value goes into the snapshot.
+#[inline]
+fn kept(sieve: Option<Sieve>, stored: &[u8]) -> Option<Cow<'_, [u8]>> {
+    match sieve.map_or(Verdict::Keep, |sieve| sieve.sweep(stored)) {
+        Verdict::Keep => Some(Cow::Borrowed(stored)),
+        Verdict::Replace(value) => Some(Cow::Owned(value)),
+        Verdict::Drop => None,
     }
 }
 

@@ -174,6 +174,7 @@ where
 
     fn watermark(&mut self, channel: usize, watermark: Millis) -> Result<()> {
         let Some(watermark) = self.watermarks.advance(channel, watermark) else { return Ok(()) };
+        self.store.advance_watermark(watermark);
         // One by one: a callback may register and delete timers, due ones too.
         while let Some(timer) = self.store.poll_timer(&self.timers, watermark).wait()? {
             let (operator, mut context) = self.split(timer.time);

@@ -1,6 +1,7 @@
 //! The time that expiry is decided by.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::TimeDomain;
 use crate::{Clock, Millis};
@@ -87,6 +88,38 @@ impl TtlClock {
     }
 }
 
+/// A clock that stands still while the one below runs backwards. A store and its backend share one,
+/// so that neither sees as alive what the other has seen as expired.
+#[derive(Debug)]
+pub(crate) struct MonotoneClock {
+    below: Arc<dyn Clock>,
+    latest: AtomicI64,
+}
+
+impl MonotoneClock {
+    pub(crate) fn new(below: Arc<dyn Clock>) -> Self {
+        MonotoneClock { below, latest: AtomicI64::new(Millis::MIN) }
+    }
+
+    #[inline]
+    fn at_least(&self, now: Millis) -> Millis {
+        // Most readings of a coarse clock repeat the last one: no write then.
+        let latest = self.latest.load(Ordering::Relaxed);
+        if now <= latest { latest } else { self.latest.fetch_max(now, Ordering::Relaxed).max(now) }
+    }
+}
+
+impl Clock for MonotoneClock {
+    fn now(&self) -> Millis {
+        self.at_least(self.below.now())
+    }
+
+    #[inline]
+    fn coarse_now(&self) -> Millis {
+        self.at_least(self.below.coarse_now())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,11 +128,13 @@ mod tests {
     #[test]
     fn time_never_runs_backwards() {
         let manual = Arc::new(ManualClock::new(1_000));
-        let mut clock = TtlClock::new(manual.clone(), Some(7));
+        let shared = Arc::new(MonotoneClock::new(manual.clone()));
+        let mut clock = TtlClock::new(shared.clone(), Some(7));
         assert_eq!(clock.time().processing, 1_000);
         manual.set(900);
         clock.advance_watermark(3);
         assert_eq!(clock.time().processing, 1_000);
+        assert_eq!((shared.now(), shared.coarse_now()), (1_000, 1_000));
         assert_eq!(clock.time().event, Some(EventTime { now: 7, first: 7 }));
         manual.set(1_001);
         clock.advance_watermark(9);

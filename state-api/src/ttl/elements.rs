@@ -6,12 +6,12 @@ use crate::{Error, ErrorKind, Result};
 
 /// Reads a stored list element by element: the frame's content, stamp included.
 #[derive(Debug, Clone)]
-pub(super) struct Elements<'a> {
+pub(crate) struct Elements<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Elements<'a> {
-    pub(super) fn new(stored: &'a [u8]) -> Self {
+    pub(crate) fn new(stored: &'a [u8]) -> Self {
         Elements { rest: stored }
     }
 }
@@ -37,6 +37,31 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
+/// Appends an element to a list: its length, a stamp if the state has a TTL, and what `encode`
+/// writes.
+pub(crate) fn write_element(
+    out: &mut Vec<u8>,
+    stamp: Option<Stamp>,
+    encode: impl FnOnce(&mut Vec<u8>) -> Result<()>,
+) -> Result<()> {
+    // Encode behind a guess of one length byte; move only when the guess was wrong.
+    let start = out.len();
+    out.push(0);
+    if let Some(stamp) = stamp {
+        out.extend_from_slice(&stamp.to_bytes());
+    }
+    encode(out)?;
+    let length = out.len() - start - 1;
+    if length < 0x80 {
+        out[start] = length as u8;
+    } else {
+        let mut prefix = Vec::with_capacity(10);
+        write_length(length, &mut prefix);
+        out.splice(start..=start, prefix);
+    }
+    Ok(())
+}
+
 /// Appends an element that is already encoded.
 pub(super) fn write_stamped(out: &mut Vec<u8>, stamp: Stamp, value: &[u8]) {
     write_length(STAMP_LEN + value.len(), out);
@@ -52,7 +77,7 @@ pub(super) fn write_bare(out: &mut Vec<u8>, value: &[u8]) {
 
 /// The error for stored bytes that end too early.
 #[cold]
-fn cut_short() -> Error {
+pub(crate) fn cut_short() -> Error {
     Error::new(ErrorKind::Corrupt, "a stored value or list element is cut short")
         .advice("restore an older checkpoint")
 }

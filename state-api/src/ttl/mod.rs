@@ -11,7 +11,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `config.rs` | [`StateTtl`], lifetime and clock |
+//! | `config.rs` | [`Ttl`], what a user asks for; [`StateTtl`], what is stored of it |
 //! | `stamp.rs` | [`Stamp`] and the predicate |
 //! | `clock.rs` | [`TtlTime`], the time that the predicate is asked for; [`TtlClock`], who knows it |
 //! | `elements.rs` | the framed elements of lists |
@@ -25,8 +25,10 @@ mod elements;
 mod stamp;
 mod sweep;
 
+pub(crate) use clock::MonotoneClock;
 pub use clock::{EventTime, TtlClock, TtlTime};
-pub use config::{StateTtl, TimeDomain};
+pub use config::{StateTtl, TimeDomain, Ttl};
 pub use convert::convert;
+pub(crate) use elements::{Elements, cut_short, write_element};
 pub use stamp::{NEVER, STAMP_LEN, Stamp};
 pub use sweep::{Verdict, is_live, sweep};

@@ -126,6 +126,43 @@ impl StateTtl {
             None => Stamp::FirstPlus(lifetime),
         }
     }
+
+    /// Of two stamps the one that expires later.
+    pub(crate) fn later(&self, a: Stamp, b: Stamp, time: &TtlTime) -> Stamp {
+        match (a.settled(self.domain, time), b.settled(self.domain, time)) {
+            // What counts from a watermark still to come outlives what counts from one that was.
+            (Stamp::BeforeFirst, Stamp::FirstPlus(own)) => {
+                if own > self.lifetime {
+                    b
+                } else {
+                    a
+                }
+            }
+            (Stamp::FirstPlus(own), Stamp::BeforeFirst) => {
+                if own > self.lifetime {
+                    a
+                } else {
+                    b
+                }
+            }
+            (Stamp::FirstPlus(x), Stamp::FirstPlus(y)) => {
+                if x >= y {
+                    a
+                } else {
+                    b
+                }
+            }
+            (Stamp::BeforeFirst | Stamp::FirstPlus(_), _) => a,
+            (_, Stamp::BeforeFirst | Stamp::FirstPlus(_)) => b,
+            (x, y) => {
+                if self.expires_at(x, time) >= self.expires_at(y, time) {
+                    x
+                } else {
+                    y
+                }
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -198,6 +235,15 @@ mod tests {
         assert!(PROCESSING.is_expired(stored, &at(0)), "cut to the earliest instant");
     }
 
+    fn stamps() -> impl Strategy<Value = Stamp> {
+        prop_oneof![
+            (-300..300_i64).prop_map(Stamp::Written),
+            (-300..300_i64).prop_map(Stamp::Until),
+            Just(Stamp::BeforeFirst),
+            (0..300_i64).prop_map(Stamp::FirstPlus),
+        ]
+    }
+
     proptest! {
         #[test]
         fn every_stamp_survives_its_encoding(millis in EARLIEST..=NEVER, stored: [u8; 8]) {
@@ -206,6 +252,24 @@ mod tests {
             }
             let stamp = Stamp::from_bytes(stored);
             prop_assert_eq!(Stamp::from_bytes(stamp.to_bytes()), stamp);
+        }
+
+        /// The later one is expired only when both are, whatever comes.
+        #[test]
+        fn later_is_the_maximum(a in stamps(), b in stamps(), first in -50..50_i64, wait in 0..700_i64) {
+            let first_known = at(0).with_event(EventTime { now: first, first });
+            for chosen_at in [at(0), first_known] {
+                let later = EVENT.later(a, b, &chosen_at);
+                let time = at(0).with_event(EventTime { now: first + wait, first });
+                let known = chosen_at.event.is_some();
+                let settled = |stamp| matches!(stamp, Stamp::Written(_) | Stamp::Until(_));
+                if known || settled(a) == settled(b) {
+                    prop_assert_eq!(
+                        EVENT.is_expired(later, &time),
+                        EVENT.is_expired(a, &time) && EVENT.is_expired(b, &time)
+                    );
+                }
+            }
         }
     }
 }

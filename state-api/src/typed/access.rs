@@ -3,10 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Address, Error, KeyRef, KeyedBackend, Result, StateId};
+use super::expiry::Expiry;
+use crate::{
+    Address, BoxFuture, Error, KeyRef, KeyedBackend, Lookup, Result, StateFuture, StateId, Ttl,
+};
 
 /// What a state access works on: the backend and the key it is for.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Scope<'a> {
     /// The backend.
     pub backend: &'a mut dyn KeyedBackend,
@@ -14,6 +18,21 @@ pub struct Scope<'a> {
     pub key: KeyRef<'a>,
     /// A buffer for encoding, reused from access to access; its content is undefined.
     pub buffer: &'a mut Vec<u8>,
+    /// What states with a TTL need besides.
+    pub expiry: &'a mut Expiry,
+}
+
+impl<'a> Scope<'a> {
+    /// A scope from its parts.
+    #[inline(always)]
+    pub fn new(
+        backend: &'a mut dyn KeyedBackend,
+        key: KeyRef<'a>,
+        buffer: &'a mut Vec<u8>,
+        expiry: &'a mut Expiry,
+    ) -> Self {
+        Scope { backend, key, buffer, expiry }
+    }
 }
 
 /// Something that has a backend and a current key.
@@ -34,16 +53,18 @@ pub trait StateAccess: Send {
 pub(crate) struct Slot {
     pub(crate) state: StateId,
     pub(crate) name: Arc<str>,
+    /// Looked at first by every access: with one, values begin with a stamp.
+    pub(super) ttl: Option<Ttl>,
     namespace: Namespace,
 }
 
 impl Slot {
-    pub(crate) fn new(state: StateId, name: &str) -> Self {
-        Slot { state, name: name.into(), namespace: Namespace::default() }
+    pub(crate) fn new(state: StateId, name: &str, ttl: Option<Ttl>) -> Self {
+        Slot { state, name: name.into(), ttl, namespace: Namespace::default() }
     }
 
     pub(crate) fn in_namespace(&self, namespace: &[u8]) -> Self {
-        Slot { state: self.state, name: self.name.clone(), namespace: Namespace::new(namespace) }
+        Slot { namespace: Namespace::new(namespace), ..self.clone() }
     }
 
     #[inline]
@@ -59,10 +80,72 @@ impl Slot {
         }
     }
 
+    /// Reads what is stored and decodes it: at once, or when it has come.
+    #[inline(always)]
+    pub(crate) fn read<A, T, D>(&self, at: &mut A, decode: D) -> StateFuture<'static, T>
+    where
+        A: StateAccess + ?Sized,
+        T: 'static,
+        D: FnOnce(Option<&[u8]>) -> Result<T> + Send + 'static,
+    {
+        self.settle(at.with(|scope| lookup(scope.backend, &self.address(scope.key), decode)))
+    }
+
+    /// The future for a read that has begun; its errors name the state.
+    #[inline(always)]
+    pub(super) fn settle<T, D>(&self, begun: Result<Read<T, D>>) -> StateFuture<'static, T>
+    where
+        T: 'static,
+        D: FnOnce(Option<&[u8]>) -> Result<T> + Send + 'static,
+    {
+        match begun {
+            Ok(Read::Now(value)) => StateFuture::ready(Ok(value)),
+            Ok(Read::Later(future, decode)) => self.decode_later(future, decode),
+            Err(error) => StateFuture::ready(Err(self.blame(error))),
+        }
+    }
+
+    fn decode_later<T: 'static>(
+        &self,
+        future: PendingRead,
+        decode: impl FnOnce(Option<&[u8]>) -> Result<T> + Send + 'static,
+    ) -> StateFuture<'static, T> {
+        let slot = self.clone();
+        StateFuture::pending(async move {
+            let decoded = future.await.and_then(|bytes| decode(bytes.as_deref()));
+            decoded.map_err(|error| slot.blame(error))
+        })
+    }
+
     /// Names the state in an error that arose in its name.
     #[cold]
     pub(crate) fn blame(&self, error: Error) -> Error {
         if error.state_name().is_some() { error } else { error.state(&*self.name) }
+    }
+}
+
+pub(super) type PendingRead = BoxFuture<'static, Result<Option<bytes::Bytes>>>;
+
+/// A read that has begun: decoded, or bytes to come and what decodes them.
+pub(super) enum Read<T, D> {
+    Now(T),
+    Later(PendingRead, D),
+}
+
+/// Begins a read.
+#[inline(always)]
+pub(super) fn lookup<T, D>(
+    backend: &mut dyn KeyedBackend,
+    address: &Address<'_>,
+    decode: D,
+) -> Result<Read<T, D>>
+where
+    D: FnOnce(Option<&[u8]>) -> Result<T>,
+{
+    match backend.get(address)? {
+        Lookup::Absent => decode(None).map(Read::Now),
+        Lookup::Found(bytes) => decode(Some(bytes)).map(Read::Now),
+        Lookup::Pending(future) => Ok(Read::Later(future, decode)),
     }
 }
 

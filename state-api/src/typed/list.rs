@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use super::access::{Slot, StateAccess};
+use super::expiring::{Extent, Lifetime};
 use super::namespaced::Bind;
-use crate::codec::{read_length, write_length};
-use crate::{BoxFuture, Codec, Error, ErrorKind, Lookup, Native, Result, StateFuture};
+use crate::ttl::{Elements, Stamp, Verdict, cut_short, sweep, write_element};
+use crate::{Change, Codec, Millis, Native, Result, StateFuture, StateKind};
 
 /// A list of elements per key and namespace: order and duplicates kept, appended to without
 /// reading.
@@ -33,11 +35,6 @@ pub struct ListState<T, C = Native> {
     element: PhantomData<fn() -> T>,
 }
 
-enum Read<T> {
-    Now(Vec<T>),
-    Later(BoxFuture<'static, Result<Option<bytes::Bytes>>>),
-}
-
 impl<T: Send + 'static, C: Codec<T>> ListState<T, C> {
     pub(crate) fn new(slot: Slot, codec: C) -> Self {
         ListState { slot, codec, element: PhantomData }
@@ -45,40 +42,30 @@ impl<T: Send + 'static, C: Codec<T>> ListState<T, C> {
 
     /// All elements in the order they were added; empty when there is no list.
     pub fn get<A: StateAccess + ?Sized>(&self, at: &mut A) -> StateFuture<'static, Vec<T>> {
-        let read = at.with(|scope| match scope.backend.get(&self.slot.address(scope.key))? {
-            Lookup::Absent => Ok(Read::Now(Vec::new())),
-            Lookup::Found(bytes) => self.decode(bytes).map(Read::Now),
-            Lookup::Pending(future) => Ok(Read::Later(future)),
-        });
-        match read {
-            Ok(Read::Now(elements)) => StateFuture::ready(Ok(elements)),
-            Ok(Read::Later(future)) => {
-                let state = self.clone();
-                StateFuture::pending(async move {
-                    match future.await {
-                        Ok(Some(bytes)) => state.decode(&bytes),
-                        Ok(None) => Ok(Vec::new()),
-                        Err(error) => Err(error),
-                    }
-                    .map_err(|error| state.slot.blame(error))
-                })
-            }
-            Err(error) => StateFuture::ready(Err(self.slot.blame(error))),
+        let codec = self.codec.clone();
+        if self.slot.ttl.is_none() {
+            return self.slot.read(at, move |stored| {
+                let elements = Elements::new(stored.unwrap_or_default());
+                elements.map(|element| codec.decode(element?)).collect()
+            });
         }
+        self.slot.read_expiring(at, move |life, stored, new| life.read_list(stored, new, &codec))
     }
 
-    /// Whether there is no element.
+    /// Whether there is no element; decodes nothing and refreshes nothing.
     pub fn is_empty<A: StateAccess + ?Sized>(&self, at: &mut A) -> StateFuture<'static, bool> {
-        let read = at.with(|scope| match scope.backend.get(&self.slot.address(scope.key))? {
-            Lookup::Absent => Ok(Ok(true)),
-            Lookup::Found(_) => Ok(Ok(false)),
-            Lookup::Pending(future) => Ok(Err(future)),
-        });
-        match read {
-            Ok(Ok(empty)) => StateFuture::ready(Ok(empty)),
-            Ok(Err(future)) => StateFuture::pending(async move { Ok(future.await?.is_none()) }),
-            Err(error) => StateFuture::ready(Err(self.slot.blame(error))),
+        if self.slot.ttl.is_none() {
+            return self.slot.read(at, |stored| Ok(stored.is_none()));
         }
+        self.slot.read_expiring(at, |life, stored, _| {
+            for element in Elements::new(stored.unwrap_or_default()) {
+                let (stamp, _) = Stamp::split(element?).ok_or_else(cut_short)?;
+                if life.shows(stamp) {
+                    return Ok((false, Change::Keep));
+                }
+            }
+            Ok((true, stored.map_or(Change::Keep, |_| Change::Delete)))
+        })
     }
 
     /// Appends one element.
@@ -96,12 +83,52 @@ impl<T: Send + 'static, C: Codec<T>> ListState<T, C> {
     /// # Errors
     /// As for [`add`](ListState::add); either all are appended or none.
     pub fn add_all<A: StateAccess + ?Sized>(&self, at: &mut A, elements: &[T]) -> Result<()> {
+        self.add_for(at, elements, Lifetime::OfState)
+    }
+
+    /// As [`add`](ListState::add), with a lifetime of its own in place of the state's; see
+    /// [`ValueState::set_with_ttl`](crate::ValueState::set_with_ttl).
+    ///
+    /// # Errors
+    /// As for [`add`](ListState::add); [`InvalidUsage`](crate::ErrorKind::InvalidUsage) when the
+    /// state has no TTL.
+    pub fn add_with_ttl<A: StateAccess + ?Sized>(
+        &self,
+        at: &mut A,
+        element: &T,
+        lifetime: Duration,
+    ) -> Result<()> {
+        self.add_for(at, std::slice::from_ref(element), Lifetime::of(lifetime))
+    }
+
+    /// As [`add`](ListState::add), until an instant; see
+    /// [`ValueState::set_expiring_at`](crate::ValueState::set_expiring_at).
+    ///
+    /// # Errors
+    /// As for [`add_with_ttl`](ListState::add_with_ttl).
+    pub fn add_expiring_at<A: StateAccess + ?Sized>(
+        &self,
+        at: &mut A,
+        element: &T,
+        instant: Millis,
+    ) -> Result<()> {
+        self.add_for(at, std::slice::from_ref(element), Lifetime::Until(instant))
+    }
+
+    fn add_for<A: StateAccess + ?Sized>(
+        &self,
+        at: &mut A,
+        elements: &[T],
+        lifetime: Lifetime,
+    ) -> Result<()> {
         if elements.is_empty() {
             return Ok(());
         }
         at.with(|scope| {
-            self.encode(elements, scope.buffer)?;
-            scope.backend.append(&self.slot.address(scope.key), scope.buffer)
+            let address = self.slot.address(scope.key);
+            let stamp = self.slot.begin_value(scope.backend, scope.expiry, &address, lifetime)?;
+            self.encode(elements, stamp, scope.buffer)?;
+            scope.backend.append(&address, scope.buffer)
         })
         .map_err(|error| self.slot.blame(error))
     }
@@ -115,8 +142,10 @@ impl<T: Send + 'static, C: Codec<T>> ListState<T, C> {
             return self.clear(at);
         }
         at.with(|scope| {
-            self.encode(elements, scope.buffer)?;
-            scope.backend.put(&self.slot.address(scope.key), scope.buffer)
+            let (address, lifetime) = (self.slot.address(scope.key), Lifetime::OfState);
+            let stamp = self.slot.begin_value(scope.backend, scope.expiry, &address, lifetime)?;
+            self.encode(elements, stamp, scope.buffer)?;
+            scope.backend.put(&address, scope.buffer)
         })
         .map_err(|error| self.slot.blame(error))
     }
@@ -126,45 +155,19 @@ impl<T: Send + 'static, C: Codec<T>> ListState<T, C> {
     /// # Errors
     /// Only those of a failed instance.
     pub fn clear<A: StateAccess + ?Sized>(&self, at: &mut A) -> Result<()> {
-        at.with(|scope| scope.backend.delete(&self.slot.address(scope.key)))
-            .map_err(|error| self.slot.blame(error))
+        self.slot.delete(at)
     }
 
-    fn encode(&self, elements: &[T], out: &mut Vec<u8>) -> Result<()> {
+    fn encode(&self, elements: &[T], stamp: Option<Stamp>, out: &mut Vec<u8>) -> Result<()> {
         out.clear();
-        for element in elements {
-            // Encode behind a guess of one length byte; move only when the guess was wrong.
-            let start = out.len();
-            out.push(0);
-            self.codec.encode(element, out)?;
-            let length = out.len() - start - 1;
-            if length < 0x80 {
-                out[start] = length as u8;
-            } else {
-                let mut prefix = Vec::with_capacity(10);
-                write_length(length, &mut prefix);
-                out.splice(start..=start, prefix);
-            }
-        }
-        Ok(())
-    }
-
-    fn decode(&self, mut bytes: &[u8]) -> Result<Vec<T>> {
-        let mut elements = Vec::new();
-        while !bytes.is_empty() {
-            let element = read_length(&mut bytes)
-                .and_then(|length| bytes.split_off(..length))
-                .ok_or_else(|| {
-                    Error::new(ErrorKind::Corrupt, "a stored list element is cut short")
-                        .advice("restore an older checkpoint")
-                })?;
-            elements.push(self.codec.decode(element)?);
-        }
-        Ok(elements)
+        elements.iter().try_for_each(|element| {
+            write_element(out, stamp, |out| self.codec.encode(element, out))
+        })
     }
 
     /// Appends the lists of `sources` to this namespace's list, in the order given; the sources
-    /// vanish. Stored bytes move as they are, without decoding.
+    /// vanish. Stored bytes move as they are, without decoding, each element with its stamp;
+    /// expired ones stay behind.
     pub(crate) async fn merge_from<A: StateAccess + ?Sized>(
         self,
         at: &mut A,
@@ -174,23 +177,23 @@ impl<T: Send + 'static, C: Codec<T>> ListState<T, C> {
             if source.slot.namespace() == self.slot.namespace() {
                 continue;
             }
-            let read =
-                at.with(|scope| match scope.backend.get(&source.slot.address(scope.key))? {
-                    Lookup::Absent => Ok(Ok(None)),
-                    Lookup::Found(bytes) => Ok(Ok(Some(bytes::Bytes::copy_from_slice(bytes)))),
-                    Lookup::Pending(future) => Ok(Err(future)),
+            let stored = source.slot.read(at, |stored| Ok(stored.map(<[u8]>::to_vec))).await?;
+            let Some(stored) = stored else { continue };
+            at.with(|scope| {
+                let address = self.slot.address(scope.key);
+                let (backend, expiry) = (&mut *scope.backend, &mut *scope.expiry);
+                let life = self.slot.begin_write(backend, expiry, &address, Extent::Address)?;
+                let swept = life.map_or(Verdict::Keep, |life| {
+                    sweep(StateKind::List, &life.state_ttl(), &stored, &life.time)
                 });
-            let bytes = match read.map_err(|error| self.slot.blame(error))? {
-                Ok(bytes) => bytes,
-                Err(future) => future.await.map_err(|error| self.slot.blame(error))?,
-            };
-            if let Some(bytes) = bytes {
-                at.with(|scope| {
-                    scope.backend.append(&self.slot.address(scope.key), &bytes)?;
-                    scope.backend.delete(&source.slot.address(scope.key))
-                })
-                .map_err(|error| self.slot.blame(error))?;
-            }
+                match &swept {
+                    Verdict::Keep => backend.append(&address, &stored),
+                    Verdict::Replace(live) => backend.append(&address, live),
+                    Verdict::Drop => Ok(()),
+                }
+            })
+            .map_err(|error| self.slot.blame(error))?;
+            source.clear(at)?;
         }
         Ok(())
     }

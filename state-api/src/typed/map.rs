@@ -3,13 +3,18 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
+use std::time::Duration;
 
-use super::access::{Slot, StateAccess};
+use super::access::{Scope, Slot, StateAccess, lookup};
+use super::expiring::{Extent, Life, Lifetime};
+use super::expiry::Expiry;
 use super::namespaced::Bind;
+use super::refresh::Refresher;
 use crate::key::check_part_len;
+use crate::ttl::{Stamp, cut_short};
 use crate::{
-    Address, Codec, Lookup, MapRange, Native, Order, Ordered, Page, Result, Scan, ScanStep, Scope,
-    StateFuture,
+    Address, BoxFuture, Change, Codec, KeyedBackend, MapRange, Millis, Native, Order, Ordered,
+    Page, Result, Scan, ScanStep, StateFuture,
 };
 
 /// An ordered map per key and namespace. It disappears with its last entry.
@@ -53,21 +58,42 @@ where
         MapState { slot, key_codec, value_codec, entry: PhantomData }
     }
 
-    /// Encodes `key`, then runs `f` at the entry's address with an empty buffer behind it.
+    /// Encodes `key`, then runs `f` at the entry's address.
     fn at_entry<A: StateAccess + ?Sized, R>(
         &self,
         at: &mut A,
         key: &K,
-        f: impl FnOnce(&mut dyn crate::KeyedBackend, &Address<'_>) -> Result<R>,
+        f: impl FnOnce(&mut dyn KeyedBackend, &mut Expiry, &Address<'_>) -> Result<R>,
     ) -> Result<R> {
         at.with(|scope| {
             scope.buffer.clear();
             self.key_codec.encode(key, scope.buffer)?;
             check_part_len("map key", scope.buffer)?;
             let address = Address { map_key: scope.buffer, ..self.slot.address(scope.key) };
-            f(scope.backend, &address)
+            f(scope.backend, scope.expiry, &address)
         })
-        .map_err(|error| self.slot.blame(error))
+    }
+
+    fn read<A: StateAccess + ?Sized, T: 'static>(
+        &self,
+        at: &mut A,
+        key: &K,
+        decode: impl FnOnce(Option<&[u8]>) -> Result<T> + Send + 'static,
+    ) -> StateFuture<'static, T> {
+        if self.slot.ttl.is_none() {
+            let read = |backend: &mut dyn KeyedBackend, _: &mut Expiry, at: &Address<'_>| {
+                lookup(backend, at, decode)
+            };
+            return self.slot.settle(self.at_entry(at, key, read));
+        }
+        self.slot.settle(self.at_entry(at, key, |backend, expiry, address| {
+            self.slot.begin_read(backend, expiry)?.read(
+                backend,
+                expiry,
+                address,
+                |life, stored, new| life.read_value(stored, new, decode),
+            )
+        }))
     }
 
     /// The value of a map key, or `None`.
@@ -76,43 +102,18 @@ where
         at: &mut A,
         key: &K,
     ) -> StateFuture<'static, Option<V>> {
-        let read = self.at_entry(at, key, |backend, address| match backend.get(address)? {
-            Lookup::Absent => Ok(Ok(None)),
-            Lookup::Found(bytes) => self.value_codec.decode(bytes).map(|value| Ok(Some(value))),
-            Lookup::Pending(future) => Ok(Err(future)),
-        });
-        match read {
-            Ok(Ok(value)) => StateFuture::ready(Ok(value)),
-            Ok(Err(future)) => {
-                let state = self.clone();
-                StateFuture::pending(async move {
-                    match future.await? {
-                        Some(bytes) => state.value_codec.decode(&bytes).map(Some),
-                        None => Ok(None),
-                    }
-                    .map_err(|error| state.slot.blame(error))
-                })
-            }
-            Err(error) => StateFuture::ready(Err(error)),
-        }
+        let codec = self.value_codec.clone();
+        self.read(at, key, move |stored| stored.map(|value| codec.decode(value)).transpose())
     }
 
-    /// Whether the map has the key; the value is not decoded.
+    /// Whether the map has the key; the value is not decoded. With a TTL it is a read like
+    /// [`get`](MapState::get).
     pub fn contains<A: StateAccess + ?Sized>(
         &self,
         at: &mut A,
         key: &K,
     ) -> StateFuture<'static, bool> {
-        let read = self.at_entry(at, key, |backend, address| match backend.get(address)? {
-            Lookup::Absent => Ok(Ok(false)),
-            Lookup::Found(_) => Ok(Ok(true)),
-            Lookup::Pending(future) => Ok(Err(future)),
-        });
-        match read {
-            Ok(Ok(found)) => StateFuture::ready(Ok(found)),
-            Ok(Err(future)) => StateFuture::pending(async move { Ok(future.await?.is_some()) }),
-            Err(error) => StateFuture::ready(Err(error)),
-        }
+        self.read(at, key, |stored| Ok(stored.is_some()))
     }
 
     /// Sets the value of a map key.
@@ -120,7 +121,49 @@ where
     /// # Errors
     /// When key or value cannot be encoded or are too large; the map stays as it was.
     pub fn put<A: StateAccess + ?Sized>(&self, at: &mut A, key: &K, value: &V) -> Result<()> {
-        at.with(|scope| self.put_in(scope, key, value)).map_err(|error| self.slot.blame(error))
+        self.put_for(at, key, value, Lifetime::OfState)
+    }
+
+    /// As [`put`](MapState::put), with a lifetime of its own in place of the state's; see
+    /// [`ValueState::set_with_ttl`](crate::ValueState::set_with_ttl).
+    ///
+    /// # Errors
+    /// As for [`put`](MapState::put); [`InvalidUsage`](crate::ErrorKind::InvalidUsage) when the
+    /// state has no TTL.
+    pub fn put_with_ttl<A: StateAccess + ?Sized>(
+        &self,
+        at: &mut A,
+        key: &K,
+        value: &V,
+        lifetime: Duration,
+    ) -> Result<()> {
+        self.put_for(at, key, value, Lifetime::of(lifetime))
+    }
+
+    /// As [`put`](MapState::put), until an instant; see
+    /// [`ValueState::set_expiring_at`](crate::ValueState::set_expiring_at).
+    ///
+    /// # Errors
+    /// As for [`put_with_ttl`](MapState::put_with_ttl).
+    pub fn put_expiring_at<A: StateAccess + ?Sized>(
+        &self,
+        at: &mut A,
+        key: &K,
+        value: &V,
+        instant: Millis,
+    ) -> Result<()> {
+        self.put_for(at, key, value, Lifetime::Until(instant))
+    }
+
+    fn put_for<A: StateAccess + ?Sized>(
+        &self,
+        at: &mut A,
+        key: &K,
+        value: &V,
+        lifetime: Lifetime,
+    ) -> Result<()> {
+        at.with(|scope| self.put_in(scope, key, value, lifetime))
+            .map_err(|error| self.slot.blame(error))
     }
 
     /// Sets several entries; none changes nothing.
@@ -137,16 +180,21 @@ where
         V: 'e,
     {
         at.with(|scope| {
-            entries.into_iter().try_for_each(|(key, value)| self.put_in(scope, key, value))
+            entries
+                .into_iter()
+                .try_for_each(|(key, value)| self.put_in(scope, key, value, Lifetime::OfState))
         })
         .map_err(|error| self.slot.blame(error))
     }
 
-    fn put_in(&self, scope: &mut Scope<'_>, key: &K, value: &V) -> Result<()> {
+    fn put_in(&self, scope: &mut Scope<'_>, key: &K, value: &V, lifetime: Lifetime) -> Result<()> {
         scope.buffer.clear();
         self.key_codec.encode(key, scope.buffer)?;
         check_part_len("map key", scope.buffer)?;
         let key_len = scope.buffer.len();
+        let entry = Address { map_key: scope.buffer, ..self.slot.address(scope.key) };
+        let stamp = self.slot.begin_value(scope.backend, scope.expiry, &entry, lifetime)?;
+        scope.buffer.extend(stamp.into_iter().flat_map(Stamp::to_bytes));
         self.value_codec.encode(value, scope.buffer)?;
         let (map_key, value) = scope.buffer.split_at(key_len);
         scope.backend.put(&Address { map_key, ..self.slot.address(scope.key) }, value)
@@ -157,7 +205,11 @@ where
     /// # Errors
     /// When the key cannot be encoded.
     pub fn remove<A: StateAccess + ?Sized>(&self, at: &mut A, key: &K) -> Result<()> {
-        self.at_entry(at, key, |backend, address| backend.delete(address))
+        self.at_entry(at, key, |backend, expiry, address| {
+            self.slot.begin_write(backend, expiry, address, Extent::Address)?;
+            backend.delete(address)
+        })
+        .map_err(|error| self.slot.blame(error))
     }
 
     /// Removes all entries.
@@ -165,13 +217,24 @@ where
     /// # Errors
     /// Only those of a failed instance.
     pub fn clear<A: StateAccess + ?Sized>(&self, at: &mut A) -> Result<()> {
-        at.with(|scope| scope.backend.delete_range(&self.slot.address(scope.key), MapRange::ALL))
-            .map_err(|error| self.slot.blame(error))
+        at.with(|scope| {
+            let address = self.slot.address(scope.key);
+            self.slot.begin_write(scope.backend, scope.expiry, &address, Extent::Map)?;
+            scope.backend.delete_range(&address, MapRange::ALL)
+        })
+        .map_err(|error| self.slot.blame(error))
     }
 
-    /// Whether the map has no entry; reads at most one page and decodes nothing.
+    /// Whether the map has no entry; decodes nothing, refreshes nothing, and stops at the first
+    /// entry.
     pub fn is_empty<A: StateAccess + ?Sized>(&self, at: &mut A) -> StateFuture<'static, bool> {
-        self.entries(at).and_then(|entries| Ok(entries.page.is_empty()))
+        match self.scan(at, MapRange::ALL, Order::Ascending, Purpose::Emptiness).try_ready() {
+            Ok(Ok(entries)) => entries.into_is_empty(),
+            Ok(Err(error)) => StateFuture::ready(Err(error)),
+            Err(pending) => {
+                StateFuture::pending(async move { pending.await?.into_is_empty().await })
+            }
+        }
     }
 
     /// All entries in ascending order of the encoded map keys, as of now.
@@ -179,7 +242,7 @@ where
         &self,
         at: &mut A,
     ) -> StateFuture<'static, MapEntries<K, V, KC, VC>> {
-        self.scan(at, MapRange::ALL, Order::Ascending)
+        self.scan(at, MapRange::ALL, Order::Ascending, Purpose::Entries)
     }
 
     /// The entries of a range of map keys (in encoded order), as of now.
@@ -224,7 +287,7 @@ where
                     from: from.as_ref().map(Vec::as_slice),
                     to: to.as_ref().map(Vec::as_slice),
                 };
-                self.scan(at, range, order)
+                self.scan(at, range, order, Purpose::Entries)
             }
             (Err(error), _) | (_, Err(error)) => StateFuture::ready(Err(self.slot.blame(error))),
         }
@@ -235,27 +298,51 @@ where
         at: &mut A,
         range: MapRange<'_>,
         order: Order,
+        purpose: Purpose,
     ) -> StateFuture<'static, MapEntries<K, V, KC, VC>> {
         let mut page = Page::new();
-        let step = at.with(|scope| {
-            scope.backend.scan(&self.slot.address(scope.key), range, order, &mut page)
+        let begun = at.with(|scope| {
+            let address = self.slot.address(scope.key);
+            let life = self.slot.begin(scope.backend, scope.expiry)?;
+            let step = scope.backend.scan(&address, range, order, &mut page)?;
+            let refresher = match purpose {
+                Purpose::Entries => life.and_then(|life| life.refresher(scope.expiry, &address)),
+                Purpose::Emptiness => None,
+            };
+            Ok((step, life, refresher))
         });
+        let (step, life, refresher) = match begun {
+            Ok(begun) => begun,
+            Err(error) => return StateFuture::ready(Err(self.slot.blame(error))),
+        };
         let state = self.clone();
-        let entries = |page, rest| MapEntries { state, page, next: 0, rest };
+        let entries = move |page, rest| MapEntries { state, page, next: 0, rest, life, refresher };
         match step {
-            Ok(ScanStep::Last) => StateFuture::ready(Ok(entries(page, None))),
-            Ok(ScanStep::More(rest)) => StateFuture::ready(Ok(entries(page, Some(rest)))),
-            Ok(ScanStep::Pending(future)) => StateFuture::pending(async move {
-                let (page, step) = settle(future.await?).await?;
-                Ok(entries(page, step))
-            }),
-            Err(error) => StateFuture::ready(Err(self.slot.blame(error))),
+            ScanStep::Last => StateFuture::ready(Ok(entries(page, None))),
+            ScanStep::More(rest) => StateFuture::ready(Ok(entries(page, Some(rest)))),
+            ScanStep::Pending(future) => {
+                let slot = self.slot.clone();
+                StateFuture::pending(async move {
+                    let settled = async { settle(future.await?).await }.await;
+                    let (page, rest) = settled.map_err(|error| slot.blame(error))?;
+                    Ok(entries(page, rest))
+                })
+            }
         }
     }
 }
 
+/// What a scan is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// Its entries: they are read.
+    Entries,
+    /// Whether there is one.
+    Emptiness,
+}
+
 /// Awaits a scan until it has a page.
-async fn settle((mut page, mut step): (Page, ScanStep)) -> Result<(Page, Option<Box<dyn Scan>>)> {
+async fn settle((mut page, mut step): (Page, ScanStep)) -> Result<ReadPage> {
     loop {
         match step {
             ScanStep::Last => return Ok((page, None)),
@@ -269,11 +356,17 @@ async fn settle((mut page, mut step): (Page, ScanStep)) -> Result<(Page, Option<
 ///
 /// Independent of the store: it may be changed, even dropped, while this is read. As an
 /// [`Iterator`] it blocks on remote reads; [`next_entry`](MapEntries::next_entry) awaits them.
+///
+/// Of a state with a TTL it yields what had not expired at the call that began it. Where reads
+/// refresh, each entry it yields is refreshed at the next access to such a state of the instance,
+/// and takes memory until then.
 pub struct MapEntries<K, V, KC = Ordered, VC = Native> {
     state: MapState<K, V, KC, VC>,
     page: Page,
     next: usize,
     rest: Option<Box<dyn Scan>>,
+    life: Option<Life>,
+    refresher: Option<Refresher>,
 }
 
 impl<K, V, KC, VC> MapEntries<K, V, KC, VC>
@@ -285,25 +378,26 @@ where
 {
     /// The next entry, or `None` at the end.
     pub fn next_entry(&mut self) -> StateFuture<'_, Option<(K, V)>> {
-        while self.next >= self.page.len() {
-            let Some(rest) = self.rest.take() else { return StateFuture::ready(Ok(None)) };
-            self.page.clear();
-            self.next = 0;
-            match rest.next(&mut self.page) {
-                Ok(ScanStep::Last) => {}
-                Ok(ScanStep::More(rest)) => self.rest = Some(rest),
-                Ok(ScanStep::Pending(future)) => {
+        loop {
+            while self.next < self.page.len() {
+                let entry = self.decode(self.next).map_err(|error| self.state.slot.blame(error));
+                self.next += 1;
+                if let Some(entry) = entry.transpose() {
+                    return StateFuture::ready(entry.map(Some));
+                }
+            }
+            match self.next_page() {
+                Ok(NextPage::Read) => {}
+                Ok(NextPage::None) => return StateFuture::ready(Ok(None)),
+                Ok(NextPage::Pending(future)) => {
                     return StateFuture::pending(async move {
-                        (self.page, self.rest) = settle(future.await?).await?;
+                        self.take_page(future.await)?;
                         self.next_entry().await
                     });
                 }
-                Err(error) => return StateFuture::ready(Err(self.state.slot.blame(error))),
+                Err(error) => return StateFuture::ready(Err(error)),
             }
         }
-        let entry = self.decode(self.next);
-        self.next += 1;
-        StateFuture::ready(entry)
     }
 
     /// Reads all entries that are left.
@@ -318,15 +412,84 @@ where
         Ok(all)
     }
 
-    fn decode(&self, index: usize) -> Result<Option<(K, V)>> {
-        let Some((key, value)) = self.page.get(index) else { return Ok(None) };
-        let key = self.state.key_codec.decode(key);
-        let value = self.state.value_codec.decode(value);
-        match (key, value) {
-            (Ok(key), Ok(value)) => Ok(Some((key, value))),
-            (Err(error), _) | (_, Err(error)) => Err(self.state.slot.blame(error)),
+    /// Whether no entry is left.
+    fn into_is_empty(mut self) -> StateFuture<'static, bool> {
+        loop {
+            for index in 0..self.page.len() {
+                match self.shows(index) {
+                    Ok(true) => return StateFuture::ready(Ok(false)),
+                    Ok(false) => {}
+                    Err(error) => return StateFuture::ready(Err(self.state.slot.blame(error))),
+                }
+            }
+            match self.next_page() {
+                Ok(NextPage::Read) => {}
+                Ok(NextPage::None) => return StateFuture::ready(Ok(true)),
+                Ok(NextPage::Pending(future)) => {
+                    return StateFuture::pending(async move {
+                        self.take_page(future.await)?;
+                        self.into_is_empty().await
+                    });
+                }
+                Err(error) => return StateFuture::ready(Err(error)),
+            }
         }
     }
+
+    fn next_page(&mut self) -> Result<NextPage> {
+        let Some(rest) = self.rest.take() else { return Ok(NextPage::None) };
+        self.page.clear();
+        self.next = 0;
+        match rest.next(&mut self.page) {
+            Ok(ScanStep::Last) => {}
+            Ok(ScanStep::More(rest)) => self.rest = Some(rest),
+            Ok(ScanStep::Pending(future)) => {
+                return Ok(NextPage::Pending(Box::pin(async move { settle(future.await?).await })));
+            }
+            Err(error) => return Err(self.state.slot.blame(error)),
+        }
+        Ok(NextPage::Read)
+    }
+
+    fn take_page(&mut self, page: Result<ReadPage>) -> Result<()> {
+        (self.page, self.rest) = page.map_err(|error| self.state.slot.blame(error))?;
+        Ok(())
+    }
+
+    /// Whether a read returns entry `index` of the page.
+    fn shows(&self, index: usize) -> Result<bool> {
+        let (Some(life), Some((_, stored))) = (&self.life, self.page.get(index)) else {
+            return Ok(true);
+        };
+        let (stamp, _) = Stamp::split(stored).ok_or_else(cut_short)?;
+        Ok(life.shows(stamp))
+    }
+
+    /// Entry `index` of the page, unless it has expired.
+    fn decode(&self, index: usize) -> Result<Option<(K, V)>> {
+        let Some((map_key, stored)) = self.page.get(index) else { return Ok(None) };
+        let decode = |stored: Option<&[u8]>| {
+            let value = stored.map(|value| self.state.value_codec.decode(value)).transpose()?;
+            value.map(|value| Ok((self.state.key_codec.decode(map_key)?, value))).transpose()
+        };
+        let Some(life) = &self.life else { return decode(Some(stored)) };
+        let mut new = Vec::new();
+        let (entry, change) = life.read_value(Some(stored), &mut new, decode)?;
+        if let (Some(refresher), Change::Put) = (&self.refresher, change) {
+            refresher.refresh(map_key, new);
+        }
+        Ok(entry)
+    }
+}
+
+/// A page, and what follows it.
+type ReadPage = (Page, Option<Box<dyn Scan>>);
+
+/// The outcome of asking a scan for its next page.
+enum NextPage {
+    Read,
+    None,
+    Pending(BoxFuture<'static, Result<ReadPage>>),
 }
 
 impl<K, V, KC, VC> Iterator for MapEntries<K, V, KC, VC>

@@ -1,23 +1,29 @@
 //! The typed facade: what users of state see. Written once, works on every backend.
 
 mod access;
+mod expiring;
+mod expiry;
 mod folding;
 mod key_rules;
 mod keys;
 mod list;
 mod map;
 mod namespaced;
+mod refresh;
+mod registration;
 mod store;
 mod timers;
 mod value;
 mod with_namespace;
 
 pub use access::{Scope, StateAccess};
+pub use expiry::Expiry;
 pub use folding::{Aggregate, AggregatingState, ReducingState};
 pub use keys::{EncodedKey, Keys};
 pub use list::ListState;
 pub use map::{MapEntries, MapState};
 pub use namespaced::{Bind, Namespaced};
+pub use registration::Registration;
 pub use store::KeyedStore;
 pub use timers::{FiredTimer, TimerState};
 pub use value::ValueState;

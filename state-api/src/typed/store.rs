@@ -1,22 +1,21 @@
 //! The typed entry point: one instance of a backend, a current key, and handles to its states.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use super::access::{Scope, Slot, StateAccess};
-use super::folding::{Aggregate, AggregatingState, ReducingState};
+use super::expiry::Expiry;
 use super::key_rules::KeyRules;
 use super::keys::Keys;
-use super::list::ListState;
-use super::map::MapState;
 use super::timers::{FiredTimer, TimerState};
 use super::value::{self, ValueState};
-use super::with_namespace::WithNamespace;
+use crate::ttl::MonotoneClock;
 use crate::{
-    BackendFactory, BoxError, Codec, CodecId, Environment, Error, ErrorKind, Key, KeyGroup,
-    KeyGroupRange, KeyedBackend, Millis, Native, NativeType, NextTimer, Notification, OpenRequest,
-    Ordered, OrderedType, Page, Result, SnapshotRequest, SnapshotTask, StateDescriptor,
-    StateFuture, StateKind, Statistics, TimerPoll, block_on,
+    BackendFactory, CleanUp, Clock, Codec, CodecId, Environment, Error, ErrorKind, Key, KeyGroup,
+    KeyGroupRange, KeyedBackend, Millis, NextTimer, Notification, OpenRequest, Ordered,
+    OrderedType, Page, Result, SnapshotRequest, SnapshotTask, StateDescriptor, StateFuture,
+    StateId, StateKind, StateTtl, Statistics, TimerPoll, Ttl, block_on,
 };
 
 /// Keyed state of one operator instance: a backend under typed handles.
@@ -61,6 +60,10 @@ pub struct KeyedStore<K, C = Ordered> {
     key_is_set: bool,
     buffer: Vec<u8>,
     restored_watermark: Option<Millis>,
+    expiry: Expiry,
+    /// The TTL of each state that was registered here.
+    ttls: HashMap<String, Option<StateTtl>>,
+    next_to_clean: StateId,
 }
 
 impl<K: OrderedType + Send + 'static> KeyedStore<K> {
@@ -94,7 +97,7 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
     /// names another key codec.
     pub async fn open_with(
         factory: &dyn BackendFactory,
-        request: OpenRequest,
+        mut request: OpenRequest,
         codec: C,
     ) -> Result<Self> {
         if request.key_codec != codec.id() {
@@ -109,6 +112,10 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
         }
         let keys = KeyRules::new(&request, codec);
         let restored_watermark = request.restored_watermark();
+        // One for the store and its backend: neither sees as live what the other saw as expired.
+        let clock: Arc<dyn Clock> = Arc::new(MonotoneClock::new(request.environment.clock));
+        request.environment.clock = clock.clone();
+        let expiry = Expiry::new(clock, restored_watermark);
         let backend = factory.open(request).await?;
         Ok(KeyedStore {
             backend,
@@ -117,6 +124,9 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
             key_is_set: false,
             buffer: Vec::new(),
             restored_watermark,
+            expiry,
+            ttls: HashMap::new(),
+            next_to_clean: StateId(0),
         })
     }
 
@@ -173,152 +183,7 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
         &mut *self.backend
     }
 
-    /// A value state with the default codec.
-    ///
-    /// # Errors
-    /// For this and all other registrations: [`Incompatible`](ErrorKind::Incompatible) when the name
-    /// is taken by another kind or codec, in this instance or in what it was restored from. The
-    /// same registration again gives the same state.
-    pub fn value<V: NativeType + Send + 'static>(&mut self, name: &str) -> Result<ValueState<V>> {
-        self.value_with(name, Native)
-    }
-
-    /// A value state with a codec of your choice.
-    ///
-    /// # Errors
-    /// See [`value`](KeyedStore::value).
-    pub fn value_with<V: Send + 'static, VC: Codec<V>>(
-        &mut self,
-        name: &str,
-        codec: VC,
-    ) -> Result<ValueState<V, VC>> {
-        let slot = self.slot(name, StateKind::Value, unit(), None, codec.id())?;
-        Ok(ValueState::new(slot, codec))
-    }
-
-    /// A list state with the default codec.
-    ///
-    /// # Errors
-    /// See [`value`](KeyedStore::value).
-    pub fn list<T: NativeType + Send + 'static>(&mut self, name: &str) -> Result<ListState<T>> {
-        self.list_with(name, Native)
-    }
-
-    /// A list state with a codec of your choice.
-    ///
-    /// # Errors
-    /// See [`value`](KeyedStore::value).
-    pub fn list_with<T: Send + 'static, TC: Codec<T>>(
-        &mut self,
-        name: &str,
-        codec: TC,
-    ) -> Result<ListState<T, TC>> {
-        let slot = self.slot(name, StateKind::List, unit(), None, codec.id())?;
-        Ok(ListState::new(slot, codec))
-    }
-
-    /// A map state with the default codecs.
-    ///
-    /// # Errors
-    /// See [`value`](KeyedStore::value).
-    pub fn map<MK: OrderedType + Send + 'static, V: NativeType + Send + 'static>(
-        &mut self,
-        name: &str,
-    ) -> Result<MapState<MK, V>> {
-        self.map_with(name, Ordered, Native)
-    }
-
-    /// A map state with codecs of your choice.
-    ///
-    /// # Errors
-    /// See [`value`](KeyedStore::value).
-    pub fn map_with<MK, V, KC, VC>(
-        &mut self,
-        name: &str,
-        key_codec: KC,
-        value_codec: VC,
-    ) -> Result<MapState<MK, V, KC, VC>>
-    where
-        MK: Send + 'static,
-        V: Send + 'static,
-        KC: Codec<MK>,
-        VC: Codec<V>,
-    {
-        let slot =
-            self.slot(name, StateKind::Map, unit(), Some(key_codec.id()), value_codec.id())?;
-        Ok(MapState::new(slot, key_codec, value_codec))
-    }
-
-    /// A reducing state with the default codec.
-    ///
-    /// # Errors
-    /// See [`value`](KeyedStore::value).
-    pub fn reducing<V: NativeType + Send + 'static>(
-        &mut self,
-        name: &str,
-        reduce: impl Fn(V, V) -> Result<V, BoxError> + Send + Sync + 'static,
-    ) -> Result<ReducingState<V>> {
-        self.reducing_with(name, Native, reduce)
-    }
-
-    /// A reducing state with a codec of your choice.
-    ///
-    /// # Errors
-    /// See [`value`](KeyedStore::value).
-    pub fn reducing_with<V: Send + 'static, VC: Codec<V>>(
-        &mut self,
-        name: &str,
-        codec: VC,
-        reduce: impl Fn(V, V) -> Result<V, BoxError> + Send + Sync + 'static,
-    ) -> Result<ReducingState<V, VC>> {
-        let slot = self.slot(name, StateKind::Reducing, unit(), None, codec.id())?;
-        Ok(ReducingState::new(ValueState::new(slot, codec), Arc::new(reduce)))
-    }
-
-    /// An aggregating state with the default codec of the accumulator.
-    ///
-    /// # Errors
-    /// See [`value`](KeyedStore::value).
-    pub fn aggregating<G: Aggregate>(
-        &mut self,
-        name: &str,
-        aggregate: G,
-    ) -> Result<AggregatingState<G>>
-    where
-        G::Accumulator: NativeType,
-    {
-        self.aggregating_with(name, Native, aggregate)
-    }
-
-    /// An aggregating state with a codec of your choice for the accumulator.
-    ///
-    /// # Errors
-    /// See [`value`](KeyedStore::value).
-    pub fn aggregating_with<G: Aggregate, VC: Codec<G::Accumulator>>(
-        &mut self,
-        name: &str,
-        codec: VC,
-        aggregate: G,
-    ) -> Result<AggregatingState<G, VC>> {
-        let slot = self.slot(name, StateKind::Aggregating, unit(), None, codec.id())?;
-        Ok(AggregatingState::new(ValueState::new(slot, codec), Arc::new(aggregate)))
-    }
-
-    /// A queue of timers with namespaces of type `N`.
-    ///
-    /// # Errors
-    /// See [`value`](KeyedStore::value).
-    pub fn timers<N: OrderedType + 'static>(&mut self, name: &str) -> Result<TimerState<N>> {
-        let namespace = Codec::<N>::id(&Ordered);
-        let slot = self.slot(name, StateKind::Timers, namespace, None, unit())?;
-        Ok(TimerState::new(slot, Ordered))
-    }
-
-    /// Registers states that exist once per namespace of type `N`.
-    pub fn namespaced<N: OrderedType + 'static>(&mut self) -> WithNamespace<'_, K, C, N> {
-        WithNamespace::new(self)
-    }
-
+    /// Registers a state.
     pub(super) fn slot(
         &mut self,
         name: &str,
@@ -326,11 +191,21 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
         namespace: CodecId,
         map_key: Option<CodecId>,
         value: CodecId,
+        ttl: Option<Ttl>,
     ) -> Result<Slot> {
         let mut descriptor = StateDescriptor::new(name, kind, namespace, value);
         descriptor.map_key = map_key;
+        descriptor.ttl = ttl.map(|ttl| ttl.checked(name)).transpose()?;
+        match self.ttls.get(name) {
+            // The handles that are there would misread what another TTL makes of the values.
+            Some(registered) if *registered != descriptor.ttl => {
+                return Err(other_ttl(name, *registered, descriptor.ttl));
+            }
+            _ => {}
+        }
         let id = self.backend.register(&descriptor)?;
-        Ok(Slot::new(id, name))
+        self.ttls.insert(name.to_string(), descriptor.ttl);
+        Ok(Slot::new(id, name, ttl))
     }
 
     /// Reads one value for each of many keys of this instance, overlapping their I/O; the current
@@ -349,7 +224,7 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
             Ok(owned)
         };
         match keys.iter().map(encode).collect::<Result<Vec<_>>>() {
-            Ok(keys) => value::get_many(&mut *self.backend, state, &keys),
+            Ok(keys) => value::get_many(&mut *self.backend, &mut self.expiry, state, &keys),
             Err(error) => StateFuture::ready(Err(error)),
         }
     }
@@ -373,6 +248,7 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
     }
 
     fn keys_in(&mut self, name: &str, namespace: Option<&[u8]>) -> Result<Keys<K, C>> {
+        self.expiry.write_refreshes(&mut *self.backend)?;
         let mut page = Page::new();
         let known = self.backend.states().into_iter().find(|(_, state)| state.name == name);
         let step = match known {
@@ -445,11 +321,76 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
         self.backend.next_timer(timers.slot.state)
     }
 
+    /// Notes the operator's event time, by which states with an event-time TTL expire. It never runs
+    /// backwards: an earlier watermark changes nothing. [`Millis::MIN`](i64::MIN) says that none is
+    /// known.
+    pub fn advance_watermark(&mut self, watermark: Millis) {
+        self.expiry.advance_watermark(watermark);
+        self.backend.advance_watermark(watermark);
+    }
+
+    /// Removes what has expired, physically; visits about `budget` entries of states with a TTL,
+    /// beginning where the last call ended. Says whether it has come to the end of all of them.
+    ///
+    /// Not needed for a state that is accessed: accesses pay for its clean-up, an entry each. Call
+    /// it when an instance is idle, or to be rid of a state that nobody reads any more. Backends
+    /// that clean up in compactions do nothing here.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use std::time::Duration;
+    /// # use weir_backend_heap::HeapBackendFactory;
+    /// # use weir_state_api::*;
+    /// let clock = Arc::new(ManualClock::new(0));
+    /// let mut environment = Environment::in_memory();
+    /// environment.clock = clock.clone();
+    /// let request = OpenRequest::new(environment, "op", Codec::<String>::id(&Ordered));
+    /// let mut store: KeyedStore<String> =
+    ///     block_on(KeyedStore::open(&HeapBackendFactory::default(), request))?;
+    /// let token = store.with_ttl(Ttl::new(Duration::from_millis(10))).value::<u64>("token")?;
+    /// store.set_key(&"ann".to_string())?;
+    /// token.set(&mut store, &7)?;
+    /// clock.set(10);
+    /// assert_eq!(store.clean_up(1_000)?.removed, 1);
+    /// assert_eq!(store.statistics().entries, 0);
+    /// # Ok::<(), weir_state_api::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`KeyedBackend::clean_up`].
+    pub fn clean_up(&mut self, budget: u64) -> Result<CleanUp> {
+        self.expiry.write_refreshes(&mut *self.backend)?;
+        let states: Vec<_> = self
+            .backend
+            .states()
+            .into_iter()
+            .filter_map(|(id, state)| state.ttl.map(|_| id))
+            .collect();
+        let mut done = CleanUp::NOTHING_TO_DO;
+        // From the state at which the last call ended, once around.
+        let begin = states.partition_point(|id| *id < self.next_to_clean);
+        for &id in states[begin..].iter().chain(&states[..begin]) {
+            if done.visited >= budget && done.visited > 0 {
+                (done.finished, self.next_to_clean) = (false, id);
+                return Ok(done);
+            }
+            let step = self.backend.clean_up(id, budget - done.visited)?;
+            done.visited += step.visited;
+            done.removed += step.removed;
+            if !step.finished {
+                (done.finished, self.next_to_clean) = (false, id);
+                return Ok(done);
+            }
+        }
+        Ok(done)
+    }
+
     /// Pins the state for a snapshot; the returned task writes it.
     ///
     /// # Errors
     /// Those of [`KeyedBackend::snapshot`].
     pub fn snapshot(&mut self, request: SnapshotRequest) -> Result<SnapshotTask> {
+        self.expiry.write_refreshes(&mut *self.backend)?;
         self.backend.snapshot(request)
     }
 
@@ -473,11 +414,12 @@ impl<K: Send, C: Send> StateAccess for KeyedStore<K, C> {
         if !self.key_is_set {
             return Err(no_key());
         }
-        f(&mut Scope {
-            backend: &mut *self.backend,
-            key: self.key.as_ref(),
-            buffer: &mut self.buffer,
-        })
+        f(&mut Scope::new(
+            &mut *self.backend,
+            self.key.as_ref(),
+            &mut self.buffer,
+            &mut self.expiry,
+        ))
     }
 }
 
@@ -490,12 +432,25 @@ impl<K, C> fmt::Debug for KeyedStore<K, C> {
     }
 }
 
-fn unit() -> CodecId {
-    Codec::<()>::id(&Ordered)
-}
-
 #[cold]
 fn no_key() -> Error {
     Error::new(ErrorKind::InvalidUsage, "no key is set")
         .advice("call set_key before accessing keyed state")
+}
+
+#[cold]
+fn other_ttl(name: &str, registered: Option<StateTtl>, requested: Option<StateTtl>) -> Error {
+    let text = |ttl: Option<StateTtl>| {
+        ttl.map_or_else(|| "no TTL".to_string(), |ttl| format!("a TTL of {ttl}"))
+    };
+    Error::new(
+        ErrorKind::Incompatible,
+        format!(
+            "the state is registered with {}, but {} is requested",
+            text(registered),
+            text(requested)
+        ),
+    )
+    .state(name)
+    .advice("change a TTL when the state is first registered after a restore")
 }

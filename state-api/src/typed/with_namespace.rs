@@ -1,23 +1,20 @@
 //! Registering states that exist once per namespace.
 
 use std::marker::PhantomData;
-use std::sync::Arc;
 
-use super::access::Slot;
 use super::folding::{Aggregate, AggregatingState, ReducingState};
 use super::list::ListState;
 use super::map::MapState;
 use super::namespaced::Namespaced;
-use super::store::KeyedStore;
+use super::registration::Registration;
 use super::value::ValueState;
-use crate::{
-    BoxError, Codec, CodecId, Native, NativeType, Ordered, OrderedType, Result, StateKind,
-};
+use crate::{BoxError, Codec, Native, NativeType, Ordered, OrderedType, Result};
 
-/// Registers states that exist once per namespace; from [`KeyedStore::namespaced`].
+/// Registers states that exist once per namespace; from
+/// [`KeyedStore::namespaced`](crate::KeyedStore::namespaced) or [`Registration::namespaced`].
 #[derive(Debug)]
 pub struct WithNamespace<'s, K, C, N> {
-    store: &'s mut KeyedStore<K, C>,
+    state: Registration<'s, K, C>,
     namespace: PhantomData<fn() -> N>,
 }
 
@@ -27,25 +24,14 @@ where
     C: Codec<K>,
     N: OrderedType + 'static,
 {
-    pub(super) fn new(store: &'s mut KeyedStore<K, C>) -> Self {
-        WithNamespace { store, namespace: PhantomData }
-    }
-
-    fn slot(
-        &mut self,
-        name: &str,
-        kind: StateKind,
-        map_key: Option<CodecId>,
-        value: CodecId,
-    ) -> Result<Slot> {
-        let namespace = Codec::<N>::id(&Ordered);
-        self.store.slot(name, kind, namespace, map_key, value)
+    pub(super) fn new(state: Registration<'s, K, C>) -> Self {
+        WithNamespace { state, namespace: PhantomData }
     }
 
     /// A value per namespace.
     ///
     /// # Errors
-    /// See [`KeyedStore::value`].
+    /// See [`KeyedStore::value`](crate::KeyedStore::value).
     pub fn value<V: NativeType + Send + 'static>(
         self,
         name: &str,
@@ -56,20 +42,19 @@ where
     /// A value per namespace, with a codec of your choice.
     ///
     /// # Errors
-    /// See [`KeyedStore::value`].
+    /// See [`KeyedStore::value`](crate::KeyedStore::value).
     pub fn value_with<V: Send + 'static, VC: Codec<V>>(
-        mut self,
+        self,
         name: &str,
         codec: VC,
     ) -> Result<Namespaced<ValueState<V, VC>, N>> {
-        let slot = self.slot(name, StateKind::Value, None, codec.id())?;
-        Ok(Namespaced::new(ValueState::new(slot, codec), Ordered))
+        Ok(Namespaced::new(self.state.value_with(name, codec)?, Ordered))
     }
 
     /// A list per namespace.
     ///
     /// # Errors
-    /// See [`KeyedStore::value`].
+    /// See [`KeyedStore::value`](crate::KeyedStore::value).
     pub fn list<T: NativeType + Send + 'static>(
         self,
         name: &str,
@@ -80,7 +65,7 @@ where
     /// A map per namespace.
     ///
     /// # Errors
-    /// See [`KeyedStore::value`].
+    /// See [`KeyedStore::value`](crate::KeyedStore::value).
     pub fn map<MK: OrderedType + Send + 'static, V: NativeType + Send + 'static>(
         self,
         name: &str,
@@ -91,7 +76,7 @@ where
     /// A reduced value per namespace.
     ///
     /// # Errors
-    /// See [`KeyedStore::value`].
+    /// See [`KeyedStore::value`](crate::KeyedStore::value).
     pub fn reducing<V: NativeType + Send + 'static>(
         self,
         name: &str,
@@ -103,7 +88,7 @@ where
     /// An accumulator per namespace.
     ///
     /// # Errors
-    /// See [`KeyedStore::value`].
+    /// See [`KeyedStore::value`](crate::KeyedStore::value).
     pub fn aggregating<G: Aggregate>(
         self,
         name: &str,
@@ -118,22 +103,21 @@ where
     /// A list per namespace, with a codec of your choice.
     ///
     /// # Errors
-    /// See [`KeyedStore::value`].
+    /// See [`KeyedStore::value`](crate::KeyedStore::value).
     pub fn list_with<T: Send + 'static, TC: Codec<T>>(
-        mut self,
+        self,
         name: &str,
         codec: TC,
     ) -> Result<Namespaced<ListState<T, TC>, N>> {
-        let slot = self.slot(name, StateKind::List, None, codec.id())?;
-        Ok(Namespaced::new(ListState::new(slot, codec), Ordered))
+        Ok(Namespaced::new(self.state.list_with(name, codec)?, Ordered))
     }
 
     /// A map per namespace, with codecs of your choice.
     ///
     /// # Errors
-    /// See [`KeyedStore::value`].
+    /// See [`KeyedStore::value`](crate::KeyedStore::value).
     pub fn map_with<MK, V, KC, VC>(
-        mut self,
+        self,
         name: &str,
         key_codec: KC,
         value_codec: VC,
@@ -144,37 +128,32 @@ where
         KC: Codec<MK>,
         VC: Codec<V>,
     {
-        let slot = self.slot(name, StateKind::Map, Some(key_codec.id()), value_codec.id())?;
-        Ok(Namespaced::new(MapState::new(slot, key_codec, value_codec), Ordered))
+        Ok(Namespaced::new(self.state.map_with(name, key_codec, value_codec)?, Ordered))
     }
 
     /// A reduced value per namespace, with a codec of your choice.
     ///
     /// # Errors
-    /// See [`KeyedStore::value`].
+    /// See [`KeyedStore::value`](crate::KeyedStore::value).
     pub fn reducing_with<V: Send + 'static, VC: Codec<V>>(
-        mut self,
+        self,
         name: &str,
         codec: VC,
         reduce: impl Fn(V, V) -> Result<V, BoxError> + Send + Sync + 'static,
     ) -> Result<Namespaced<ReducingState<V, VC>, N>> {
-        let slot = self.slot(name, StateKind::Reducing, None, codec.id())?;
-        let value = ValueState::new(slot, codec);
-        Ok(Namespaced::new(ReducingState::new(value, Arc::new(reduce)), Ordered))
+        Ok(Namespaced::new(self.state.reducing_with(name, codec, reduce)?, Ordered))
     }
 
     /// An accumulator per namespace, with a codec of your choice.
     ///
     /// # Errors
-    /// See [`KeyedStore::value`].
+    /// See [`KeyedStore::value`](crate::KeyedStore::value).
     pub fn aggregating_with<G: Aggregate, VC: Codec<G::Accumulator>>(
-        mut self,
+        self,
         name: &str,
         codec: VC,
         aggregate: G,
     ) -> Result<Namespaced<AggregatingState<G, VC>, N>> {
-        let slot = self.slot(name, StateKind::Aggregating, None, codec.id())?;
-        let value = ValueState::new(slot, codec);
-        Ok(Namespaced::new(AggregatingState::new(value, Arc::new(aggregate)), Ordered))
+        Ok(Namespaced::new(self.state.aggregating_with(name, codec, aggregate)?, Ordered))
     }
 }

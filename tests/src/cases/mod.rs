@@ -18,6 +18,11 @@ mod registration;
 mod restore;
 mod sharing;
 mod timers;
+mod ttl;
+mod ttl_change;
+mod ttl_clean_up;
+mod ttl_event;
+mod ttl_probe;
 mod value;
 
 use crate::conformance::Case;
@@ -41,6 +46,10 @@ pub(crate) const ALL: &[&[Case]] = &[
     restore::CASES,
     damage::CASES,
     sharing::CASES,
+    ttl::CASES,
+    ttl_event::CASES,
+    ttl_change::CASES,
+    ttl_clean_up::CASES,
     model::CASES,
 ];
 

@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 
 use opendal::Operator;
 use weir_state_api::{
-    BackendFactory, CheckpointId, Codec, Environment, KeyRef, KeyedBackend, KeyedStore,
-    ManualClock, MaxParallelism, OpenRequest, Ordered, OrderedType, Result, SnapshotHandle,
+    BackendFactory, CheckpointId, Clock, Codec, Environment, KeyRef, KeyedBackend, KeyedStore,
+    ManualClock, MaxParallelism, Millis, OpenRequest, Ordered, OrderedType, Result, SnapshotHandle,
     SnapshotRequest, SnapshotTask, TokioSpawner, block_on,
 };
 
@@ -81,6 +81,16 @@ impl<'f> Harness<'f> {
             _directory: directory,
             _runtime: runtime().enter(),
         }
+    }
+
+    /// Another fresh world for the same factory.
+    pub fn sibling(&self) -> Harness<'f> {
+        Harness::new(self.factory)
+    }
+
+    /// What the environment's clock shows.
+    pub fn now(&self) -> Millis {
+        self.clock.now()
     }
 
     /// A second world for the same factory, on disk.

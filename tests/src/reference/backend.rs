@@ -4,10 +4,10 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use weir_state_api::{
-    Address, Capabilities, Change, Error, ErrorKind, KeyRef, KeyedBackend, Lookup, MapRange,
-    Millis, NextTimer, Notification, Order, Page, PendingValues, Result, ScanStep, SnapshotRequest,
-    SnapshotTask, StateDescriptor, StateId, Statistics, TimerPoll, TimerRef, UpdateFn, Updated,
-    Values,
+    Address, Capabilities, Change, CleanUp, Error, ErrorKind, KeyRef, KeyedBackend, Lookup,
+    MapRange, Millis, NextTimer, Notification, Order, Page, PendingValues, Result, ScanStep,
+    SnapshotRequest, SnapshotTask, StateDescriptor, StateId, Statistics, TimerPoll, TimerRef,
+    UpdateFn, Updated, Values,
 };
 
 use super::instance::{ReferenceBackend, in_range};
@@ -34,7 +34,16 @@ impl KeyedBackend for ReferenceBackend {
                 self.tables.0.len() - 1
             }
         };
-        self.tables.0[index].registered = true;
+        let (time, options) = (self.clock.time(), self.options);
+        let table = &mut self.tables.0[index];
+        if table.descriptor.ttl != descriptor.ttl {
+            if options.has(Defect::ChangesOfTtlConvertNothing) {
+                table.descriptor.ttl = descriptor.ttl;
+            } else {
+                table.convert(descriptor.ttl, time, options);
+            }
+        }
+        table.registered = true;
         self.changed();
         Ok(StateId(u16::try_from(index).expect("tests register few states")))
     }
@@ -218,7 +227,9 @@ impl KeyedBackend for ReferenceBackend {
         page: &mut Page,
     ) -> Result<ScanStep> {
         let namespace = namespace.filter(|_| !self.has(Defect::KeysOfAllNamespaces));
-        let places: Vec<&Place> = match &self.tables.get(state)?.content {
+        let (time, all) = (self.clock.time(), self.has(Defect::ExpiredKeysAreListed));
+        let table = self.tables.get(state)?;
+        let places: Vec<&Place> = match &table.content {
             Content::Point(values) => values.keys().collect(),
             Content::Ordered(maps) if self.has(Defect::KeysAreListedPerEntry) => {
                 maps.iter().flat_map(|(place, map)| std::iter::repeat_n(place, map.len())).collect()
@@ -229,6 +240,7 @@ impl KeyedBackend for ReferenceBackend {
         let entries = places
             .into_iter()
             .filter(|place| namespace.is_none_or(|namespace| place.2 == namespace))
+            .filter(|place| all || table.is_live(place, &time))
             .map(|(group, key, namespace)| (Some(*group), key.clone(), namespace.clone()))
             .collect();
         Ok(Rest { entries, options: self.options, live: None }.start(page))
@@ -289,7 +301,19 @@ impl KeyedBackend for ReferenceBackend {
         Ok(first.map_or(NextTimer::Empty, |timer| NextTimer::At(timer.0)))
     }
 
+    fn advance_watermark(&mut self, watermark: Millis) {
+        if !self.has(Defect::WatermarksAreNotNoted) {
+            self.clock.advance_watermark(watermark);
+        }
+    }
+
+    fn clean_up(&mut self, state: StateId, budget: u64) -> Result<CleanUp> {
+        let (time, options) = (self.clock.time(), self.options);
+        Ok(self.tables.get_mut(state)?.clean_up(time, budget, options))
+    }
+
     fn snapshot(&mut self, request: SnapshotRequest) -> Result<SnapshotTask> {
+        let (now, clock) = (self.clock.time(), self.open.environment.clock.clone());
         let (tables, live) = (self.tables.clone(), self.live.clone());
         self.watch();
         let (open, options, failed) = (self.open.clone(), self.options, self.failed.clone());
@@ -300,6 +324,12 @@ impl KeyedBackend for ReferenceBackend {
             } else {
                 tables
             };
+            let mut tables = tables;
+            let mut time = now;
+            if options.has(Defect::SnapshotsSweepLate) {
+                time.processing = clock.now();
+            }
+            tables.sweep(time, options);
             let snapshot = snapshot::Writer { request, open, options, sharing: &sharing };
             let written = snapshot.write(tables, &base).await;
             if written.is_err() && options.has(Defect::UploadFailuresAreFatal) {

@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use weir_state_api::ttl::TtlClock;
 use weir_state_api::{
     Address, Error, ErrorKind, KeyRef, MapRange, OpenRequest, Result, TimerRef, foreign_key,
 };
@@ -27,6 +28,7 @@ pub(super) struct ReferenceBackend {
     pub(super) polled: Option<TimerEntry>,
     /// Changes since the last snapshot or scan began.
     pub(super) changes: u32,
+    pub(super) clock: TtlClock,
 }
 
 impl fmt::Debug for ReferenceBackend {
@@ -41,6 +43,7 @@ impl ReferenceBackend {
         tables: Tables,
         options: Options,
         sharing: Sharing,
+        clock: TtlClock,
     ) -> Self {
         open.restore.clear();
         let live = Arc::new(Mutex::new(tables.clone()));
@@ -54,6 +57,7 @@ impl ReferenceBackend {
             poll_ready: false,
             polled: None,
             changes: 0,
+            clock,
         }
     }
 

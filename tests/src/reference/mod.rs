@@ -10,7 +10,9 @@ mod scan;
 mod sharing;
 mod snapshot;
 mod tables;
+mod ttl;
 
+use weir_state_api::ttl::TtlClock;
 use weir_state_api::{BackendFactory, BoxFuture, Capabilities, KeyedBackend, OpenRequest, Result};
 
 /// A mistake that real backends have made, planted on purpose.
@@ -105,6 +107,36 @@ pub enum Defect {
     AbortsDeleteSharedObjects,
     /// Shared objects lie among those of one checkpoint.
     SharedObjectsAreMisplaced,
+    /// Keys are listed although their values have expired.
+    ExpiredKeysAreListed,
+    /// The backend does not hear of watermarks.
+    WatermarksAreNotNoted,
+    /// Clean-up does nothing.
+    CleanUpRemovesNothing,
+    /// Clean-up removes what expires within the next millisecond.
+    CleanUpIsEarly,
+    /// Clean-up leaves lists as long as one element lives.
+    CleanUpSparesMixedLists,
+    /// Clean-up leaves the map of entries that are all gone.
+    CleanUpLeavesEmptyMaps,
+    /// Clean-up visits everything, whatever its budget.
+    CleanUpIgnoresItsBudget,
+    /// A snapshot leaves out what has expired when it is written, not when it began.
+    SnapshotsSweepLate,
+    /// Another TTL changes the descriptor, not the values.
+    ChangesOfTtlConvertNothing,
+    /// Switching a TTL off brings back what had expired.
+    SwitchingOffRevives,
+    /// Another lifetime brings back what had expired.
+    LongerLifetimesRevive,
+    /// The values of a state whose TTL is switched on count from the beginning of time.
+    SwitchingOnExpires,
+    /// Restored values count from the restore.
+    RestoresRefresh,
+    /// A restored state that is not registered loses its TTL.
+    UnregisteredTtlsAreDropped,
+    /// A restore reads the values of all handles by the first one's TTL.
+    HandlesShareOneTtl,
 }
 
 impl Defect {
@@ -154,6 +186,21 @@ impl Defect {
         Defect::NoClaimIsIgnored,
         Defect::AbortsDeleteSharedObjects,
         Defect::SharedObjectsAreMisplaced,
+        Defect::ExpiredKeysAreListed,
+        Defect::WatermarksAreNotNoted,
+        Defect::CleanUpRemovesNothing,
+        Defect::CleanUpIsEarly,
+        Defect::CleanUpSparesMixedLists,
+        Defect::CleanUpLeavesEmptyMaps,
+        Defect::CleanUpIgnoresItsBudget,
+        Defect::SnapshotsSweepLate,
+        Defect::ChangesOfTtlConvertNothing,
+        Defect::SwitchingOffRevives,
+        Defect::LongerLifetimesRevive,
+        Defect::SwitchingOnExpires,
+        Defect::RestoresRefresh,
+        Defect::UnregisteredTtlsAreDropped,
+        Defect::HandlesShareOneTtl,
     ];
 }
 
@@ -180,6 +227,7 @@ impl Options {
         Capabilities::minimal()
             .with_never_pends(!self.pends)
             .with_incremental_snapshots(self.incremental)
+            .with_driven_clean_up(true)
             .with_max_value_len(self.max_value_len)
     }
 }
@@ -233,9 +281,11 @@ impl BackendFactory for ReferenceBackendFactory {
     fn open(&self, request: OpenRequest) -> BoxFuture<'static, Result<Box<dyn KeyedBackend>>> {
         let options = self.options;
         Box::pin(async move {
-            let (tables, pieces) = snapshot::restore(&request, options).await?;
+            let clock = request.environment.clock.clone();
+            let mut clock = TtlClock::new(clock, request.restored_watermark());
+            let (tables, pieces) = snapshot::restore(&request, clock.time(), options).await?;
             let sharing = sharing::Sharing::new(options, &request, pieces);
-            let backend = instance::ReferenceBackend::new(request, tables, options, sharing);
+            let backend = instance::ReferenceBackend::new(request, tables, options, sharing, clock);
             Ok(Box::new(backend) as Box<dyn KeyedBackend>)
         })
     }

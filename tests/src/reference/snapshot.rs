@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_state_api::frame::Frame;
+use weir_state_api::ttl::TtlTime;
 use weir_state_api::{
     Error, ErrorKind, KeyGroup, ObjectRef, OpenRequest, Result, SnapshotHandle, SnapshotKind,
     SnapshotRequest, StateDescriptor,
@@ -39,6 +40,9 @@ impl Writer<'_> {
             table.registered || !self.options.has(Defect::UnregisteredStatesAreDropped)
         });
         for table in &mut kept {
+            if !table.registered && self.options.has(Defect::UnregisteredTtlsAreDropped) {
+                table.descriptor.ttl = None;
+            }
             if self.options.has(Defect::TimersAreNotRestored)
                 && matches!(table.content, Content::Queue(_))
             {
@@ -115,7 +119,11 @@ impl Writer<'_> {
 }
 
 /// Reads what the request wants of its handles; also as pieces that snapshots may share.
-pub(super) async fn restore(request: &OpenRequest, options: Options) -> Result<(Tables, Pieces)> {
+pub(super) async fn restore(
+    request: &OpenRequest,
+    time: TtlTime,
+    options: Options,
+) -> Result<(Tables, Pieces)> {
     let mut pieces = Pieces::new();
     if !options.has(Defect::RestoreChecksNothing) {
         request.check(BACKEND, FORMAT..=FORMAT)?;
@@ -137,9 +145,18 @@ pub(super) async fn restore(request: &OpenRequest, options: Options) -> Result<(
             {
                 pieces.insert(group, Arc::new(Piece { bytes, object: object.clone() }));
             }
-            for (descriptor, content) in body {
+            for (descriptor, mut content) in body {
+                let ttl = descriptor.ttl;
+                if options.has(Defect::RestoresRefresh) {
+                    content.refresh(&descriptor, time);
+                }
                 let table =
                     tables.entry(descriptor.name.clone()).or_insert_with(|| Table::new(descriptor));
+                // Handles differ when not all subtasks had registered the state anew.
+                let (kind, wanted) = (table.descriptor.kind, table.descriptor.ttl);
+                if ttl != wanted && !options.has(Defect::HandlesShareOneTtl) {
+                    content.convert(kind, ttl, wanted, time, options);
+                }
                 table.absorb(content, |group| {
                     request.key_groups.contains(group)
                         || options.has(Defect::RestoreTakesForeignGroups)

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::ttl::Cursor;
 use serde::{Deserialize, Serialize};
 use weir_state_api::{
     Error, ErrorKind, KeyGroup, KeyGroupRange, Millis, Result, StateDescriptor, StateId, StateShape,
@@ -76,6 +77,9 @@ pub(super) struct Table {
     /// Whether it was registered since the instance was opened.
     #[serde(skip)]
     pub(super) registered: bool,
+    /// Where clean-up goes on.
+    #[serde(skip)]
+    pub(super) cursor: Cursor,
 }
 
 impl Table {
@@ -85,7 +89,7 @@ impl Table {
             StateShape::Ordered => Content::Ordered(BTreeMap::new()),
             StateShape::Queue => Content::Queue(BTreeMap::new()),
         };
-        Table { descriptor, content, registered: false }
+        Table { descriptor, content, registered: false, cursor: None }
     }
 
     /// Adds what `other` holds for the given groups.
@@ -128,7 +132,7 @@ impl Tables {
         self.0.get(state.index()).ok_or_else(|| unknown(state))
     }
 
-    fn get_mut(&mut self, state: StateId) -> Result<&mut Table> {
+    pub(super) fn get_mut(&mut self, state: StateId) -> Result<&mut Table> {
         self.0.get_mut(state.index()).ok_or_else(|| unknown(state))
     }
 
