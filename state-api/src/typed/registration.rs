@@ -18,7 +18,7 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
     /// A value state with the default codec.
     ///
     /// # Errors
-    /// For this and all other registrations: [`Incompatible`](ErrorKind::Incompatible) when the name
+    /// For this and all other registrations: [`Incompatible`](crate::ErrorKind::Incompatible) when the name
     /// is taken by another kind or codec, in this instance or in what it was restored from. The
     /// same registration again gives the same state. A state that was restored with a TTL loses it:
     /// what has expired by then is gone, the rest stays.
