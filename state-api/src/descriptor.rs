@@ -37,6 +37,8 @@ pub enum StateKind {
     Aggregating,
     /// A set of (time, key, namespace), ordered by time, then key bytes, then namespace bytes.
     Timers,
+    /// A map with an order that users rely on: its map keys are always encoded with `Ordered`.
+    SortedMap,
 }
 
 impl StateKind {
@@ -46,7 +48,7 @@ impl StateKind {
             StateKind::Value | StateKind::List | StateKind::Reducing | StateKind::Aggregating => {
                 StateShape::Point
             }
-            StateKind::Map => StateShape::Ordered,
+            StateKind::Map | StateKind::SortedMap => StateShape::Ordered,
             StateKind::Timers => StateShape::Queue,
         }
     }
@@ -58,6 +60,7 @@ impl fmt::Display for StateKind {
             StateKind::Value => "value",
             StateKind::List => "list",
             StateKind::Map => "map",
+            StateKind::SortedMap => "sorted map",
             StateKind::Reducing => "reducing",
             StateKind::Aggregating => "aggregating",
             StateKind::Timers => "timers",

@@ -61,7 +61,7 @@ mod typed;
 pub use opendal;
 
 pub use backend::*;
-pub use codec::{Codec, Native, NativeType, Ordered, OrderedType, Postcard};
+pub use codec::{Codec, Native, NativeType, Ordered, OrderedPrefix, OrderedType, Postcard};
 pub use descriptor::*;
 pub use environment::*;
 pub use error::*;

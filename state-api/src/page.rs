@@ -11,21 +11,35 @@ pub const PAGE_BYTES: usize = 64 * 1024;
 /// Entries of a scan, each a pair of byte strings, packed into one buffer that is reused.
 ///
 /// For a map scan the pair is (map key, value), for an enumeration of keys it is (key, namespace).
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Clone)]
 pub struct Page {
+    limit: usize,
     data: Vec<u8>,
     /// End of the first and of the second byte string of each entry, in `data`.
     ends: Vec<(usize, usize)>,
     groups: Vec<KeyGroup>,
 }
 
+impl Default for Page {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Page {
-    /// An empty page.
+    /// An empty page for [`PAGE_ENTRIES`] entries.
     pub fn new() -> Self {
-        Self::default()
+        Self::with_limit(PAGE_ENTRIES)
     }
 
-    /// Removes all entries; keeps the buffers.
+    /// An empty page for fewer entries (one at least): for who needs only the first ones. The pages
+    /// that follow are not bound to it.
+    pub fn with_limit(entries: usize) -> Self {
+        let limit = entries.clamp(1, PAGE_ENTRIES);
+        Page { limit, data: Vec::new(), ends: Vec::new(), groups: Vec::new() }
+    }
+
+    /// Removes all entries; keeps the buffers and the limit.
     pub fn clear(&mut self) {
         self.data.clear();
         self.ends.clear();
@@ -58,7 +72,7 @@ impl Page {
 
     /// Whether a backend should end the page here.
     pub fn is_full(&self) -> bool {
-        self.len() >= PAGE_ENTRIES || self.data.len() >= PAGE_BYTES
+        self.len() >= self.limit || self.data.len() >= PAGE_BYTES
     }
 
     /// Entry number `index`.

@@ -69,6 +69,16 @@ macro_rules! __with_all_cases {
                 an_iteration_outlives_clear_and_store
                 iterations_overlap
             ;
+            sorted_map:
+                ends_follow_every_change
+                prefixes_select_strings_and_tuples
+                ranges_and_prefixes_are_removed
+                a_sorted_map_disappears_with_its_last_entry
+                sorted_maps_survive_a_rescale
+                a_map_is_no_sorted_map
+                expired_ends_are_passed_over
+                namespaces_keep_sorted_maps_apart
+            ;
             folding:
                 reducing_stores_the_first_and_combines_the_rest
                 reducing_keeps_the_order_of_arguments

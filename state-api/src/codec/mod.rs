@@ -11,11 +11,13 @@
 
 mod native;
 mod ordered;
+mod ordered_prefix;
 mod serde_postcard;
 
 pub use native::{Native, NativeType};
 pub(crate) use native::{read_length, write_length};
 pub use ordered::{Ordered, OrderedType};
+pub use ordered_prefix::OrderedPrefix;
 pub use serde_postcard::Postcard;
 
 use crate::{CodecId, Error, ErrorKind, Result};

@@ -255,13 +255,18 @@ tuples! {
 /// Escapes zero bytes and ends with two: prefix-free, and ordered as the unescaped bytes are.
 pub(crate) fn write_terminated(bytes: &[u8], out: &mut Vec<u8>) {
     out.reserve(bytes.len() + 2);
+    write_escaped(bytes, out);
+    out.extend_from_slice(&[0, 0]);
+}
+
+/// Escapes zero bytes.
+pub(super) fn write_escaped(bytes: &[u8], out: &mut Vec<u8>) {
     for part in bytes.split_inclusive(|&byte| byte == 0) {
         out.extend_from_slice(part);
         if part.last() == Some(&0) {
             out.push(0xff);
         }
     }
-    out.extend_from_slice(&[0, 0]);
 }
 
 /// Takes a terminated byte string off the front of `input`.

@@ -6,15 +6,15 @@ use std::ops::{Bound, RangeBounds};
 use std::time::Duration;
 
 use super::access::{Scope, Slot, StateAccess, lookup};
-use super::expiring::{Extent, Life, Lifetime};
+use super::expiring::{Extent, Lifetime};
 use super::expiry::Expiry;
+use super::map_entries::{MapEntries, settle};
 use super::namespaced::Bind;
-use super::refresh::Refresher;
 use crate::key::check_part_len;
-use crate::ttl::{Stamp, cut_short};
+use crate::ttl::Stamp;
 use crate::{
-    Address, BoxFuture, Change, Codec, KeyedBackend, MapRange, Millis, Native, Order, Ordered,
-    Page, Result, Scan, ScanStep, StateFuture,
+    Address, Codec, KeyedBackend, MapRange, Millis, Native, Order, Ordered, Page, Result, ScanStep,
+    StateFuture,
 };
 
 /// An ordered map per key and namespace. It disappears with its last entry.
@@ -41,9 +41,9 @@ use crate::{
 /// # Ok::<(), weir_state_api::Error>(())
 /// ```
 pub struct MapState<K, V, KC = Ordered, VC = Native> {
-    slot: Slot,
-    key_codec: KC,
-    value_codec: VC,
+    pub(super) slot: Slot,
+    pub(super) key_codec: KC,
+    pub(super) value_codec: VC,
     entry: PhantomData<fn() -> (K, V)>,
 }
 
@@ -225,6 +225,34 @@ where
         .map_err(|error| self.slot.blame(error))
     }
 
+    /// Removes all entries of a range of map keys (in encoded order). Reads nothing; a range whose
+    /// ends are crossed is empty.
+    ///
+    /// # Errors
+    /// When an end cannot be encoded.
+    pub fn remove_range<A: StateAccess + ?Sized>(
+        &self,
+        at: &mut A,
+        range: impl RangeBounds<K>,
+    ) -> Result<()> {
+        let (from, to) = self.encode_bounds(&range).map_err(|error| self.slot.blame(error))?;
+        let range = MapRange { from: as_slice(&from), to: as_slice(&to) };
+        self.remove_encoded(at, range)
+    }
+
+    pub(super) fn remove_encoded<A: StateAccess + ?Sized>(
+        &self,
+        at: &mut A,
+        range: MapRange<'_>,
+    ) -> Result<()> {
+        at.with(|scope| {
+            let address = self.slot.address(scope.key);
+            self.slot.begin_write(scope.backend, scope.expiry, &address, Extent::Map)?;
+            scope.backend.delete_range(&address, range)
+        })
+        .map_err(|error| self.slot.blame(error))
+    }
+
     /// Whether the map has no entry; decodes nothing, refreshes nothing, and stops at the first
     /// entry.
     pub fn is_empty<A: StateAccess + ?Sized>(&self, at: &mut A) -> StateFuture<'static, bool> {
@@ -269,10 +297,43 @@ where
         range: impl RangeBounds<K>,
         order: Order,
     ) -> StateFuture<'static, MapEntries<K, V, KC, VC>> {
-        let encode = |bound: Bound<&K>| -> Result<Bound<Vec<u8>>> {
+        match self.encode_bounds(&range) {
+            Ok((from, to)) => {
+                let range = MapRange { from: as_slice(&from), to: as_slice(&to) };
+                self.range_encoded(at, range, order)
+            }
+            Err(error) => StateFuture::ready(Err(self.slot.blame(error))),
+        }
+    }
+
+    pub(super) fn range_encoded<A: StateAccess + ?Sized>(
+        &self,
+        at: &mut A,
+        range: MapRange<'_>,
+        order: Order,
+    ) -> StateFuture<'static, MapEntries<K, V, KC, VC>> {
+        self.scan(at, range, order, Purpose::Entries)
+    }
+
+    /// The first entry in this order.
+    pub(super) fn end<A: StateAccess + ?Sized>(
+        &self,
+        at: &mut A,
+        order: Order,
+    ) -> StateFuture<'static, Option<(K, V)>> {
+        match self.scan(at, MapRange::ALL, order, Purpose::End).try_ready() {
+            Ok(Ok(entries)) => entries.into_first(),
+            Ok(Err(error)) => StateFuture::ready(Err(error)),
+            Err(pending) => StateFuture::pending(async move { pending.await?.into_first().await }),
+        }
+    }
+
+    fn encode_bounds(&self, range: &impl RangeBounds<K>) -> Result<(OwnedBound, OwnedBound)> {
+        let encode = |bound: Bound<&K>| -> Result<OwnedBound> {
             let encoded = |key: &K| {
                 let mut bytes = Vec::new();
                 self.key_codec.encode(key, &mut bytes)?;
+                check_part_len("map key", &bytes)?;
                 Ok(bytes)
             };
             Ok(match bound {
@@ -281,16 +342,7 @@ where
                 Bound::Unbounded => Bound::Unbounded,
             })
         };
-        match (encode(range.start_bound()), encode(range.end_bound())) {
-            (Ok(from), Ok(to)) => {
-                let range = MapRange {
-                    from: from.as_ref().map(Vec::as_slice),
-                    to: to.as_ref().map(Vec::as_slice),
-                };
-                self.scan(at, range, order, Purpose::Entries)
-            }
-            (Err(error), _) | (_, Err(error)) => StateFuture::ready(Err(self.slot.blame(error))),
-        }
+        Ok((encode(range.start_bound())?, encode(range.end_bound())?))
     }
 
     fn scan<A: StateAccess + ?Sized>(
@@ -300,13 +352,18 @@ where
         order: Order,
         purpose: Purpose,
     ) -> StateFuture<'static, MapEntries<K, V, KC, VC>> {
-        let mut page = Page::new();
+        let mut page = match purpose {
+            Purpose::Entries => Page::new(),
+            Purpose::End | Purpose::Emptiness => Page::with_limit(1),
+        };
         let begun = at.with(|scope| {
             let address = self.slot.address(scope.key);
             let life = self.slot.begin(scope.backend, scope.expiry)?;
             let step = scope.backend.scan(&address, range, order, &mut page)?;
             let refresher = match purpose {
-                Purpose::Entries => life.and_then(|life| life.refresher(scope.expiry, &address)),
+                Purpose::Entries | Purpose::End => {
+                    life.and_then(|life| life.refresher(scope.expiry, &address))
+                }
                 Purpose::Emptiness => None,
             };
             Ok((step, life, refresher))
@@ -332,184 +389,22 @@ where
     }
 }
 
+/// An end of a range of encoded map keys.
+type OwnedBound = Bound<Vec<u8>>;
+
+fn as_slice(bound: &OwnedBound) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
+}
+
 /// What a scan is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     /// Its entries: they are read.
     Entries,
+    /// The first one.
+    End,
     /// Whether there is one.
     Emptiness,
-}
-
-/// Awaits a scan until it has a page.
-async fn settle((mut page, mut step): (Page, ScanStep)) -> Result<ReadPage> {
-    loop {
-        match step {
-            ScanStep::Last => return Ok((page, None)),
-            ScanStep::More(rest) => return Ok((page, Some(rest))),
-            ScanStep::Pending(future) => (page, step) = future.await?,
-        }
-    }
-}
-
-/// The entries of a map, read page by page.
-///
-/// Independent of the store: it may be changed, even dropped, while this is read. As an
-/// [`Iterator`] it blocks on remote reads; [`next_entry`](MapEntries::next_entry) awaits them.
-///
-/// Of a state with a TTL it yields what had not expired at the call that began it. Where reads
-/// refresh, each entry it yields is refreshed at the next access to such a state of the instance,
-/// and takes memory until then.
-pub struct MapEntries<K, V, KC = Ordered, VC = Native> {
-    state: MapState<K, V, KC, VC>,
-    page: Page,
-    next: usize,
-    rest: Option<Box<dyn Scan>>,
-    life: Option<Life>,
-    refresher: Option<Refresher>,
-}
-
-impl<K, V, KC, VC> MapEntries<K, V, KC, VC>
-where
-    K: Send + 'static,
-    V: Send + 'static,
-    KC: Codec<K>,
-    VC: Codec<V>,
-{
-    /// The next entry, or `None` at the end.
-    pub fn next_entry(&mut self) -> StateFuture<'_, Option<(K, V)>> {
-        loop {
-            while self.next < self.page.len() {
-                let entry = self.decode(self.next).map_err(|error| self.state.slot.blame(error));
-                self.next += 1;
-                if let Some(entry) = entry.transpose() {
-                    return StateFuture::ready(entry.map(Some));
-                }
-            }
-            match self.next_page() {
-                Ok(NextPage::Read) => {}
-                Ok(NextPage::None) => return StateFuture::ready(Ok(None)),
-                Ok(NextPage::Pending(future)) => {
-                    return StateFuture::pending(async move {
-                        self.take_page(future.await)?;
-                        self.next_entry().await
-                    });
-                }
-                Err(error) => return StateFuture::ready(Err(error)),
-            }
-        }
-    }
-
-    /// Reads all entries that are left.
-    ///
-    /// # Errors
-    /// Those of reading and decoding.
-    pub async fn collect_all(mut self) -> Result<Vec<(K, V)>> {
-        let mut all = Vec::new();
-        while let Some(entry) = self.next_entry().await? {
-            all.push(entry);
-        }
-        Ok(all)
-    }
-
-    /// Whether no entry is left.
-    fn into_is_empty(mut self) -> StateFuture<'static, bool> {
-        loop {
-            for index in 0..self.page.len() {
-                match self.shows(index) {
-                    Ok(true) => return StateFuture::ready(Ok(false)),
-                    Ok(false) => {}
-                    Err(error) => return StateFuture::ready(Err(self.state.slot.blame(error))),
-                }
-            }
-            match self.next_page() {
-                Ok(NextPage::Read) => {}
-                Ok(NextPage::None) => return StateFuture::ready(Ok(true)),
-                Ok(NextPage::Pending(future)) => {
-                    return StateFuture::pending(async move {
-                        self.take_page(future.await)?;
-                        self.into_is_empty().await
-                    });
-                }
-                Err(error) => return StateFuture::ready(Err(error)),
-            }
-        }
-    }
-
-    fn next_page(&mut self) -> Result<NextPage> {
-        let Some(rest) = self.rest.take() else { return Ok(NextPage::None) };
-        self.page.clear();
-        self.next = 0;
-        match rest.next(&mut self.page) {
-            Ok(ScanStep::Last) => {}
-            Ok(ScanStep::More(rest)) => self.rest = Some(rest),
-            Ok(ScanStep::Pending(future)) => {
-                return Ok(NextPage::Pending(Box::pin(async move { settle(future.await?).await })));
-            }
-            Err(error) => return Err(self.state.slot.blame(error)),
-        }
-        Ok(NextPage::Read)
-    }
-
-    fn take_page(&mut self, page: Result<ReadPage>) -> Result<()> {
-        (self.page, self.rest) = page.map_err(|error| self.state.slot.blame(error))?;
-        Ok(())
-    }
-
-    /// Whether a read returns entry `index` of the page.
-    fn shows(&self, index: usize) -> Result<bool> {
-        let (Some(life), Some((_, stored))) = (&self.life, self.page.get(index)) else {
-            return Ok(true);
-        };
-        let (stamp, _) = Stamp::split(stored).ok_or_else(cut_short)?;
-        Ok(life.shows(stamp))
-    }
-
-    /// Entry `index` of the page, unless it has expired.
-    fn decode(&self, index: usize) -> Result<Option<(K, V)>> {
-        let Some((map_key, stored)) = self.page.get(index) else { return Ok(None) };
-        let decode = |stored: Option<&[u8]>| {
-            let value = stored.map(|value| self.state.value_codec.decode(value)).transpose()?;
-            value.map(|value| Ok((self.state.key_codec.decode(map_key)?, value))).transpose()
-        };
-        let Some(life) = &self.life else { return decode(Some(stored)) };
-        let mut new = Vec::new();
-        let (entry, change) = life.read_value(Some(stored), &mut new, decode)?;
-        if let (Some(refresher), Change::Put) = (&self.refresher, change) {
-            refresher.refresh(map_key, new);
-        }
-        Ok(entry)
-    }
-}
-
-/// A page, and what follows it.
-type ReadPage = (Page, Option<Box<dyn Scan>>);
-
-/// The outcome of asking a scan for its next page.
-enum NextPage {
-    Read,
-    None,
-    Pending(BoxFuture<'static, Result<ReadPage>>),
-}
-
-impl<K, V, KC, VC> Iterator for MapEntries<K, V, KC, VC>
-where
-    K: Send + 'static,
-    V: Send + 'static,
-    KC: Codec<K>,
-    VC: Codec<V>,
-{
-    type Item = Result<(K, V)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.next_entry().wait().transpose()
-    }
-}
-
-impl<K, V, KC, VC> fmt::Debug for MapEntries<K, V, KC, VC> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MapEntries").field("state", &self.state.slot).finish_non_exhaustive()
-    }
 }
 
 impl<K, V, KC, VC> Bind for MapState<K, V, KC, VC>

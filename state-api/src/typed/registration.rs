@@ -6,6 +6,7 @@ use super::access::Slot;
 use super::folding::{Aggregate, AggregatingState, ReducingState};
 use super::list::ListState;
 use super::map::MapState;
+use super::sorted_map::SortedMapState;
 use super::store::KeyedStore;
 use super::timers::TimerState;
 use super::value::ValueState;
@@ -86,6 +87,34 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
         VC: Codec<V>,
     {
         Registration::new(self, None).map_with(name, key_codec, value_codec)
+    }
+
+    /// A sorted map state with the default codecs.
+    ///
+    /// # Errors
+    /// See [`value`](KeyedStore::value).
+    pub fn sorted_map<MK: OrderedType + Send + 'static, V: NativeType + Send + 'static>(
+        &mut self,
+        name: &str,
+    ) -> Result<SortedMapState<MK, V>> {
+        self.sorted_map_with(name, Native)
+    }
+
+    /// A sorted map state with a codec of your choice for its values.
+    ///
+    /// # Errors
+    /// See [`value`](KeyedStore::value).
+    pub fn sorted_map_with<MK, V, VC>(
+        &mut self,
+        name: &str,
+        value_codec: VC,
+    ) -> Result<SortedMapState<MK, V, VC>>
+    where
+        MK: OrderedType + Send + 'static,
+        V: Send + 'static,
+        VC: Codec<V>,
+    {
+        Registration::new(self, None).sorted_map_with(name, value_codec)
     }
 
     /// A reducing state with the default codec.
@@ -281,6 +310,36 @@ impl<'s, K: Send + 'static, C: Codec<K>> Registration<'s, K, C> {
     {
         let slot = self.slot(name, StateKind::Map, Some(key_codec.id()), value_codec.id())?;
         Ok(MapState::new(slot, key_codec, value_codec))
+    }
+
+    /// A sorted map state with the default codecs.
+    ///
+    /// # Errors
+    /// See [`value`](Registration::value).
+    pub fn sorted_map<MK: OrderedType + Send + 'static, V: NativeType + Send + 'static>(
+        self,
+        name: &str,
+    ) -> Result<SortedMapState<MK, V>> {
+        self.sorted_map_with(name, Native)
+    }
+
+    /// A sorted map state with a codec of your choice for its values.
+    ///
+    /// # Errors
+    /// See [`value`](Registration::value).
+    pub fn sorted_map_with<MK, V, VC>(
+        self,
+        name: &str,
+        value_codec: VC,
+    ) -> Result<SortedMapState<MK, V, VC>>
+    where
+        MK: OrderedType + Send + 'static,
+        V: Send + 'static,
+        VC: Codec<V>,
+    {
+        let map_key = Codec::<MK>::id(&Ordered);
+        let slot = self.slot(name, StateKind::SortedMap, Some(map_key), value_codec.id())?;
+        Ok(SortedMapState::new(MapState::new(slot, Ordered, value_codec)))
     }
 
     /// A reducing state with the default codec.

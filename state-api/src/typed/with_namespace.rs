@@ -7,6 +7,7 @@ use super::list::ListState;
 use super::map::MapState;
 use super::namespaced::Namespaced;
 use super::registration::Registration;
+use super::sorted_map::SortedMapState;
 use super::value::ValueState;
 use crate::{BoxError, Codec, Native, NativeType, Ordered, OrderedType, Result};
 
@@ -71,6 +72,34 @@ where
         name: &str,
     ) -> Result<Namespaced<MapState<MK, V>, N>> {
         self.map_with(name, Ordered, Native)
+    }
+
+    /// A sorted map per namespace.
+    ///
+    /// # Errors
+    /// See [`KeyedStore::value`](crate::KeyedStore::value).
+    pub fn sorted_map<MK: OrderedType + Send + 'static, V: NativeType + Send + 'static>(
+        self,
+        name: &str,
+    ) -> Result<Namespaced<SortedMapState<MK, V>, N>> {
+        self.sorted_map_with(name, Native)
+    }
+
+    /// A sorted map per namespace, with a codec of your choice for its values.
+    ///
+    /// # Errors
+    /// See [`KeyedStore::value`](crate::KeyedStore::value).
+    pub fn sorted_map_with<MK, V, VC>(
+        self,
+        name: &str,
+        value_codec: VC,
+    ) -> Result<Namespaced<SortedMapState<MK, V, VC>, N>>
+    where
+        MK: OrderedType + Send + 'static,
+        V: Send + 'static,
+        VC: Codec<V>,
+    {
+        Ok(Namespaced::new(self.state.sorted_map_with(name, value_codec)?, Ordered))
     }
 
     /// A reduced value per namespace.

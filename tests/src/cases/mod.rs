@@ -17,6 +17,7 @@ mod namespaces;
 mod registration;
 mod restore;
 mod sharing;
+mod sorted_map;
 mod timers;
 mod ttl;
 mod ttl_change;
@@ -33,6 +34,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     list::CASES,
     map::CASES,
     iteration::CASES,
+    sorted_map::CASES,
     folding::CASES,
     namespaces::CASES,
     absent::CASES,
