@@ -232,6 +232,7 @@ impl HeapBackend {
 
     #[inline(never)]
     fn put_any(&mut self, at: &Address<'_>, value: &[u8]) -> Result<()> {
+        at.check_lengths()?;
         let (group, state) = self.locate(at.state, at.key)?;
         let locator = Locator::new(at.key, at.namespace);
         match &mut state.tables {
@@ -248,6 +249,7 @@ impl HeapBackend {
         f: &mut UpdateFn<'_>,
         buffer: &mut Vec<u8>,
     ) -> Result<()> {
+        at.check_lengths()?;
         let limit = self.limit;
         let (group, state) = self.locate(at.state, at.key)?;
         let locator = Locator::new(at.key, at.namespace);
@@ -336,6 +338,7 @@ impl KeyedBackend for HeapBackend {
     }
 
     fn append(&mut self, at: &Address<'_>, value: &[u8]) -> Result<()> {
+        at.check_lengths()?;
         let limit = self.limit;
         limit.check(value.len())?;
         let (group, state) = self.locate(at.state, at.key)?;
@@ -413,6 +416,7 @@ impl KeyedBackend for HeapBackend {
     }
 
     fn register_timer(&mut self, timer: &TimerRef<'_>) -> Result<()> {
+        timer.check_lengths()?;
         let (group, state) = self.locate(timer.queue, timer.key)?;
         let Tables::Timers(queue) = &mut state.tables else {
             return Err(state.misused("register_timer"));

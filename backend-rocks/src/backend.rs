@@ -187,6 +187,7 @@ impl KeyedBackend for RocksBackend {
     }
 
     fn put(&mut self, at: &Address<'_>, value: &[u8]) -> Result<()> {
+        at.check_lengths()?;
         self.limit.check(value.len())?;
         let (shard, shape, state) = locate(&self.shards, &self.states, at, &mut self.key, "put")?;
         store(value, state.era, &mut self.value);
@@ -199,6 +200,7 @@ impl KeyedBackend for RocksBackend {
     }
 
     fn append(&mut self, at: &Address<'_>, value: &[u8]) -> Result<()> {
+        at.check_lengths()?;
         self.limit.check(value.len())?;
         let (shard, shape, state) =
             locate(&self.shards, &self.states, at, &mut self.key, "append")?;
@@ -214,6 +216,7 @@ impl KeyedBackend for RocksBackend {
     }
 
     fn update(&mut self, at: &Address<'_>, f: &mut UpdateFn<'_>) -> Result<Updated> {
+        at.check_lengths()?;
         let (shard, shape, state) =
             locate(&self.shards, &self.states, at, &mut self.key, "update")?;
         self.value.clear();
@@ -269,6 +272,7 @@ impl KeyedBackend for RocksBackend {
     }
 
     fn register_timer(&mut self, timer: &TimerRef<'_>) -> Result<()> {
+        timer.check_lengths()?;
         let (queue, shards) = self.queue(timer.queue, "register_timer")?;
         queue.register(timer.queue, timer, shards)
     }

@@ -164,6 +164,7 @@ impl<'a> Coordinator<'a> {
                 records_read: self.attempt.counters.read.load(Relaxed),
                 records_written: self.attempt.counters.written.load(Relaxed),
                 checkpoints: self.history.completed.len() as u64,
+                failed_checkpoints: self.history.failed,
                 latest: self.history.retained.back().copied(),
                 last_checkpoint: self.history.completed.last().copied(),
                 restarts: self.history.restarts,

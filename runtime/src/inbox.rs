@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use weir_state_api::{CheckpointId, Error, ErrorKind, Result};
 
@@ -94,13 +95,27 @@ impl<T> Inbox<T> {
 
     /// The next control message or element of a channel that is not blocked; waits for one.
     pub(crate) fn receive(&self, blocked: &[bool]) -> Result<Received<T>> {
+        loop {
+            if let Some(received) = self.receive_within(blocked, None)? {
+                return Ok(received);
+            }
+        }
+    }
+
+    /// The same, but `None` when nothing has come after `patience`.
+    pub(crate) fn receive_within(
+        &self,
+        blocked: &[bool],
+        patience: Option<Duration>,
+    ) -> Result<Option<Received<T>>> {
+        let deadline = patience.map(|patience| Instant::now() + patience);
         let mut state = self.lock();
         loop {
             if state.cancelled {
                 return Err(cancelled());
             }
             if let Some(control) = state.control.pop_front() {
-                return Ok(Received::Control(control));
+                return Ok(Some(Received::Control(control)));
             }
             let channels = state.queues.len();
             for offset in 0..channels {
@@ -115,10 +130,19 @@ impl<T> Inbox<T> {
                     if was_full {
                         self.taken.notify_all();
                     }
-                    return Ok(Received::Element { channel, element });
+                    return Ok(Some(Received::Element { channel, element }));
                 }
             }
-            state = self.received.wait(state).unwrap_or_else(PoisonError::into_inner);
+            let Some(deadline) = deadline else {
+                state = self.received.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            (state, _) =
+                self.received.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -129,7 +153,7 @@ impl<T> Inbox<T> {
     }
 
     /// Waits up to `timeout` for a control message.
-    pub(crate) fn wait_control(&self, timeout: std::time::Duration) -> Result<Option<Control>> {
+    pub(crate) fn wait_control(&self, timeout: Duration) -> Result<Option<Control>> {
         let state = self.lock();
         let (mut state, _) = self
             .received
@@ -229,6 +253,15 @@ mod tests {
         assert_eq!(value(inbox.receive(&[]).unwrap()), (0, 1));
         assert_eq!(value(inbox.receive(&[]).unwrap()), (0, 2));
         sender.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn patience_ends_without_anything_to_receive() {
+        let inbox = Inbox::<u8>::new(1, 1);
+        assert!(inbox.receive_within(&[], Some(Duration::ZERO)).unwrap().is_none());
+        inbox.send(0, Element::Signal(Signal::End)).unwrap();
+        assert!(inbox.receive_within(&[true], Some(Duration::ZERO)).unwrap().is_none());
+        assert!(inbox.receive_within(&[], Some(Duration::ZERO)).unwrap().is_some());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Keyed operators: what a user writes.
 
 use weir_state_api::{
-    Error, KeyedStore, Millis, OrderedType, Result, Scope, StateAccess, TimerState,
+    Clock, Error, KeyedStore, Millis, OrderedType, Result, Scope, StateAccess, TimerState,
 };
 
 use crate::output::Output;
@@ -60,12 +60,29 @@ pub trait KeyedOperator: Send + Sized + 'static {
         let _ = (time, timer, context);
         Ok(())
     }
+
+    /// Handles a processing-time timer that came due. The current key is the timer's;
+    /// [`Context::time`] is the earliest event time that is not late.
+    ///
+    /// # Errors
+    /// As for [`process`](KeyedOperator::process).
+    fn on_processing_timer(
+        &mut self,
+        time: Millis,
+        timer: Self::Timer,
+        context: &mut Context<'_, Self>,
+    ) -> Result<()> {
+        let _ = (time, timer, context);
+        Ok(())
+    }
 }
 
 /// What an operator may do while it handles a record or a timer.
 pub struct Context<'a, O: KeyedOperator> {
     pub(crate) store: &'a mut KeyedStore<O::Key>,
     pub(crate) timers: &'a TimerState<O::Timer>,
+    pub(crate) processing_timers: &'a TimerState<O::Timer>,
+    pub(crate) clock: &'a dyn Clock,
     pub(crate) output: &'a mut dyn Output<O::Out>,
     pub(crate) time: Millis,
     pub(crate) watermark: Millis,
@@ -138,6 +155,31 @@ where
     /// Those of the backend.
     pub fn delete_timer(&mut self, time: Millis, timer: &O::Timer) -> Result<()> {
         self.timers.delete(self.store, time, timer)
+    }
+
+    /// The processing time, by the job's clock.
+    pub fn processing_time(&self) -> Millis {
+        self.clock.now()
+    }
+
+    /// Registers a processing-time timer for the current key:
+    /// [`KeyedOperator::on_processing_timer`] is called once the job's clock shows `time`, or up to
+    /// 100 ms later when the clock has jumped. Timers come in the order of their times, also those
+    /// that came due while the job was down: they are called right after the restore. What is not due
+    /// when all input has ended is not called any more.
+    ///
+    /// # Errors
+    /// Those of the backend.
+    pub fn register_processing_timer(&mut self, time: Millis, timer: &O::Timer) -> Result<()> {
+        self.processing_timers.register(self.store, time, timer)
+    }
+
+    /// Deletes a processing-time timer of the current key; an unknown one is no error.
+    ///
+    /// # Errors
+    /// Those of the backend.
+    pub fn delete_processing_timer(&mut self, time: Millis, timer: &O::Timer) -> Result<()> {
+        self.processing_timers.delete(self.store, time, timer)
     }
 }
 

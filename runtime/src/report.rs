@@ -14,6 +14,8 @@ pub struct Progress {
     pub records_written: u64,
     /// Checkpoints completed by this run.
     pub checkpoints: u64,
+    /// Checkpoints that were given up.
+    pub failed_checkpoints: u32,
     /// The latest complete checkpoint.
     pub latest: Option<CheckpointId>,
     /// The checkpoint that this run completed last; each is told of at least once.

@@ -9,6 +9,7 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 
+use crate::key::check_part_len;
 use crate::{
     BoxFuture, CheckpointId, Error, ErrorKind, KeyRef, Millis, OpenRequest, Page, Result,
     SnapshotRequest, SnapshotTask, StateDescriptor, StateId, Values,
@@ -25,6 +26,18 @@ pub struct Address<'a> {
     pub namespace: &'a [u8],
     /// The encoded map key; empty for all kinds but maps.
     pub map_key: &'a [u8],
+}
+
+impl Address<'_> {
+    /// Refuses a namespace or map key that is too long; every backend asks before it writes.
+    ///
+    /// # Errors
+    /// [`TooLarge`](crate::ErrorKind::TooLarge) beyond [`MAX_KEY_LEN`](crate::MAX_KEY_LEN).
+    #[inline]
+    pub fn check_lengths(&self) -> Result<()> {
+        check_part_len("namespace", self.namespace)?;
+        check_part_len("map key", self.map_key)
+    }
 }
 
 /// The answer to a point read.
@@ -162,6 +175,17 @@ pub struct TimerRef<'a> {
     pub key: KeyRef<'a>,
     /// The encoded namespace.
     pub namespace: &'a [u8],
+}
+
+impl TimerRef<'_> {
+    /// Refuses a namespace that is too long; every backend asks before it registers a timer.
+    ///
+    /// # Errors
+    /// [`TooLarge`](crate::ErrorKind::TooLarge) beyond [`MAX_KEY_LEN`](crate::MAX_KEY_LEN).
+    #[inline]
+    pub fn check_lengths(&self) -> Result<()> {
+        check_part_len("namespace", self.namespace)
+    }
 }
 
 /// The outcome of polling a timer queue.

@@ -135,6 +135,7 @@ macro_rules! __with_all_cases {
                 foreign_keys_are_refused_at_the_byte_level
                 a_refused_key_leaves_no_key_set
                 long_keys_are_accepted_up_to_the_limit
+                long_namespaces_and_map_keys_are_accepted_up_to_the_limit
                 values_over_the_limit_are_refused_at_the_call
                 the_engine_may_assign_key_groups
                 keys_with_engine_groups_can_be_visited
@@ -163,6 +164,7 @@ macro_rules! __with_all_cases {
                 fired_timers_stay_fired_after_a_restore
                 timers_move_with_their_key_groups
                 many_timers_come_in_order
+                a_timer_that_does_not_decode_is_an_error_and_stays
             ;
             bytes:
                 get_into_copies_whole_values_only

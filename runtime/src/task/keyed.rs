@@ -1,12 +1,11 @@
 //! The task of a keyed operator: aligns barriers, sets keys, fires timers, takes snapshots.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weir_state_api::{
-    Codec, KeyedStore, Millis, Notification, OpenRequest, OperatorState, Ordered, OrderedType,
-    Result, SnapshotRequest, TimerState,
+    Codec, KeyedStore, Millis, NextTimer, Notification, OpenRequest, OperatorState, Ordered,
+    OrderedType, Result, SnapshotRequest, TimerState,
 };
 
 use super::alignment::Alignment;
@@ -18,8 +17,12 @@ use crate::operator::{Context, KeyedOperator};
 use crate::output::{InboxCell, KeyOf, Output, Outputs, fan_out};
 use crate::record::{Barrier, Element, MAX_TIME, Record, Signal};
 
-/// The name of the runtime's timer queue among the operator's states.
+/// The names of the runtime's timer queues among the operator's states.
 const TIMERS: &str = "weir.event-timers";
+const PROCESSING_TIMERS: &str = "weir.processing-timers";
+
+/// How long a task waits at most while a processing-time timer is set: the clock may jump.
+const LONGEST_NAP: Duration = Duration::from_millis(100);
 
 /// Opens an operator with its states.
 pub(crate) type Create<O> =
@@ -63,6 +66,7 @@ where
         spawn(context, inbox.clone(), move |context| {
             let mut store = open_store::<O>(context)?;
             let timers = store.timers::<O::Timer>(TIMERS)?;
+            let processing_timers = store.timers::<O::Timer>(PROCESSING_TIMERS)?;
             let operator = create(&mut store)?;
             context.ready()?;
             KeyedTask::<O> {
@@ -73,6 +77,7 @@ where
                 output,
                 store,
                 timers,
+                processing_timers,
                 operator,
                 key_of,
                 late: 0,
@@ -99,6 +104,11 @@ where
     attempt.runtime.block_on(KeyedStore::open(&*attempt.backend, request))
 }
 
+/// How long to wait for a timer that is due at `time`.
+fn nap(time: Millis, now: Millis) -> Duration {
+    Duration::from_millis(time.saturating_sub(now).max(0).unsigned_abs()).min(LONGEST_NAP)
+}
+
 struct KeyedTask<'a, O: KeyedOperator> {
     context: &'a TaskContext,
     inbox: Arc<Inbox<O::In>>,
@@ -107,6 +117,7 @@ struct KeyedTask<'a, O: KeyedOperator> {
     watermarks: Watermarks,
     store: KeyedStore<O::Key>,
     timers: TimerState<O::Timer>,
+    processing_timers: TimerState<O::Timer>,
     operator: O,
     key_of: KeyOf<O::In, O::Key>,
     late: u64,
@@ -119,13 +130,18 @@ where
 {
     fn run(mut self) -> Result<()> {
         while !self.alignment.all_ended() {
-            match self.inbox.receive(self.alignment.blocked())? {
-                Received::Control(control) => self.control(control)?,
-                Received::Element { element: Element::Batch(batch), .. } => self.batch(batch)?,
-                Received::Element { channel, element: Element::Signal(signal) } => {
+            let patience = self.fire_processing_timers()?;
+            match self.inbox.receive_within(self.alignment.blocked(), patience)? {
+                None => {}
+                Some(Received::Control(control)) => self.control(control)?,
+                Some(Received::Element { element: Element::Batch(batch), .. }) => {
+                    self.batch(batch)?;
+                }
+                Some(Received::Element { channel, element: Element::Signal(signal) }) => {
                     self.signal(channel, signal)?;
                 }
             }
+            self.report_late();
         }
         self.output.signal(Signal::End)
     }
@@ -136,10 +152,43 @@ where
             let (operator, mut context) = self.split(record.time);
             operator.process(record.value, &mut context)?;
         }
-        if self.late > 0 {
-            self.context.attempt.counters.late.fetch_add(std::mem::take(&mut self.late), Relaxed);
-        }
         Ok(())
+    }
+
+    /// Records and timers alike may have counted some.
+    fn report_late(&mut self) {
+        if self.late > 0 {
+            let late = std::mem::take(&mut self.late);
+            self.context.count(|counters| &counters.late, late);
+        }
+    }
+
+    /// Calls the processing-time timers that are due. Returns how long to wait for input before
+    /// looking again; `None` when no timer is set.
+    fn fire_processing_timers(&mut self) -> Result<Option<Duration>> {
+        let next = self.store.next_timer(&self.processing_timers)?;
+        if next == NextTimer::Empty {
+            return Ok(None);
+        }
+        let now = self.context.attempt.environment.clock.now();
+        if let NextTimer::At(time) = next
+            && time > now
+        {
+            return Ok(Some(nap(time, now)));
+        }
+        // Up to `now` only: a timer that sets the next one must not keep the task from its input.
+        while let Some(timer) = self.store.poll_timer(&self.processing_timers, now).wait()? {
+            let not_late = self.watermarks.current().saturating_add(1);
+            let (operator, mut context) = self.split(not_late);
+            operator.on_processing_timer(timer.time, timer.namespace, &mut context)?;
+        }
+        // Nothing else may come for long that would fill the batch.
+        self.output.flush()?;
+        Ok(match self.store.next_timer(&self.processing_timers)? {
+            NextTimer::Empty => None,
+            NextTimer::At(time) => Some(nap(time, now)),
+            NextTimer::Unknown => Some(LONGEST_NAP),
+        })
     }
 
     /// The operator, and the context it gets.
@@ -147,6 +196,8 @@ where
         let context = Context {
             store: &mut self.store,
             timers: &self.timers,
+            processing_timers: &self.processing_timers,
+            clock: &*self.context.attempt.environment.clock,
             output: &mut *self.output,
             time,
             watermark: self.watermarks.current(),

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use weir_runtime::{
-    Context, JobConfig, JobGraph, KeyedOperator, ReadStatus, Record, Source, SplitReader, Storage,
-    VecSink,
+    Context, JobConfig, JobGraph, KeyedOperator, ReadStatus, Record, Sink, Source, SplitReader,
+    Storage,
 };
 use weir_state_api::{Error, ErrorKind, Millis, Result, ValueState};
 
@@ -119,7 +119,11 @@ impl KeyedOperator for Count {
     }
 }
 
-pub(crate) fn count_job(numbers: Numbers, trap: Arc<Trap>, sink: VecSink<(u64, u64)>) -> JobGraph {
+pub(crate) fn count_job(
+    numbers: Numbers,
+    trap: Arc<Trap>,
+    sink: impl Sink<(u64, u64)>,
+) -> JobGraph {
     let graph = JobGraph::new("count");
     graph
         .source("numbers", numbers)

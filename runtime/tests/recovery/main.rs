@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
+mod coordination;
 mod counting;
 mod ends;
 mod faults;
 mod ownership;
 mod restarts;
 mod restore_checks;
+mod timers;
 mod windows;

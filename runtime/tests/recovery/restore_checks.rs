@@ -3,7 +3,7 @@
 use weir_runtime::{
     CheckpointStore, JobConfig, JobGraph, JobReport, RestoreFrom, Storage, VecSink, VecSource,
 };
-use weir_state_api::{CheckpointId, Error, ErrorKind, MaxParallelism, block_on};
+use weir_state_api::{CheckpointId, Error, ErrorKind, MaxParallelism, OperatorState, block_on};
 
 use crate::counting::{Trap, config, count_job, numbers};
 
@@ -129,18 +129,30 @@ fn newest_checkpoint(paths: &[String]) -> String {
 #[test]
 fn a_failure_after_restoring_an_older_checkpoint_does_not_jump_to_a_newer_one() {
     let (storage, operator) = open_store();
-    weir_runtime::run(&job(2), config(2, &storage)).unwrap();
-    let newest = CheckpointStore::parse_directory(&newest_checkpoint(&paths(&operator))).unwrap();
-    let older = CheckpointId(newest.0 - 1);
-    // Fails before its first checkpoint, recovers once, and must still emit what `older` lacks.
+    let stop = count_job(numbers(2, 3_000), Trap::at(&[4_000]), VecSink::default());
+    let mut settings = config(2, &storage);
+    settings.restart.max_restarts = 0;
+    weir_runtime::run(&stop, settings).unwrap_err();
+    let store = CheckpointStore::new(operator);
+    let complete = block_on(store.complete()).unwrap();
+    let [older, newer] = complete[..] else { panic!("two are kept: {complete:?}") };
+    let offset = |id| -> u64 {
+        let states = block_on(store.read(id)).unwrap().states("numbers");
+        let offsets = |state: OperatorState| state.get::<(u32, u64)>("offsets").unwrap();
+        states.into_iter().flat_map(offsets).map(|(_, offset)| offset).sum()
+    };
+    let covered = offset(older);
+    assert!(covered < offset(newer), "the newer one covers more input");
+
+    // Fails at its first record and recovers: what `older` lacks is emitted, not what `newer` lacks.
     let sink = VecSink::default();
-    let graph = count_job(numbers(2, 500), Trap::at(&[0]), sink.clone());
+    let graph = count_job(numbers(2, 3_000), Trap::at(&[0]), sink.clone());
     let report = restore(&storage, &graph, |config| {
         config.restore = RestoreFrom::Checkpoint(older);
-    });
-    // The older checkpoint of a finished job holds less input than the newest, unless both were
-    // taken at its end; either way the run starts and ends where it was told to.
-    assert_eq!(report.unwrap().restored_from, Some(older));
+    })
+    .unwrap();
+    assert_eq!((report.restored_from, report.restarts), (Some(older), 1));
+    assert_eq!(sink.take().len() as u64, 6_000 - covered);
 }
 
 #[test]

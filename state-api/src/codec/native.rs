@@ -1,7 +1,7 @@
 //! The default codec of values.
 
 use super::{Codec, undecodable};
-use crate::{CodecId, Result};
+use crate::{CodecId, Error, ErrorKind, Result};
 
 /// Fixed-width little-endian integers and floats; varint lengths before strings, bytes and vectors;
 /// tuples and options are the concatenation of their parts.
@@ -19,6 +19,17 @@ pub trait NativeType: Sized {
     fn write(&self, out: &mut Vec<u8>);
     /// Takes a value off the front of `input`; `None` when the bytes do not fit.
     fn read(input: &mut &[u8]) -> Option<Self>;
+
+    /// Whether a value of this type can be beyond a limit of the encoding.
+    const LIMITED: bool = false;
+
+    /// Refuses what could be written and not be read back; asked only if [`LIMITED`](Self::LIMITED).
+    ///
+    /// # Errors
+    /// [`TooLarge`](ErrorKind::TooLarge).
+    fn check_limits(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 impl<T: NativeType + 'static> Codec<T> for Native {
@@ -28,6 +39,9 @@ impl<T: NativeType + 'static> Codec<T> for Native {
 
     #[inline]
     fn encode(&self, value: &T, out: &mut Vec<u8>) -> Result<()> {
+        if T::LIMITED {
+            value.check_limits()?;
+        }
         value.write(out);
         Ok(())
     }
@@ -139,6 +153,33 @@ impl<T: NativeType> NativeType for Vec<T> {
         }
         Some(elements)
     }
+
+    const LIMITED: bool = true;
+
+    fn check_limits(&self) -> Result<()> {
+        if self.len() > MAX_EMPTY_ELEMENTS {
+            let mut first = Vec::new();
+            self[0].write(&mut first);
+            if first.is_empty() {
+                return Err(too_many(self.len()));
+            }
+        }
+        if T::LIMITED {
+            self.iter().try_for_each(T::check_limits)?;
+        }
+        Ok(())
+    }
+}
+
+#[cold]
+fn too_many(length: usize) -> Error {
+    Error::new(
+        ErrorKind::TooLarge,
+        format!(
+            "a vector of {length} elements that encode to nothing, the limit is {MAX_EMPTY_ELEMENTS}"
+        ),
+    )
+    .advice("store their number")
 }
 
 impl<T: NativeType> NativeType for Option<T> {
@@ -153,6 +194,12 @@ impl<T: NativeType> NativeType for Option<T> {
     }
     fn read(input: &mut &[u8]) -> Option<Self> {
         if bool::read(input)? { T::read(input).map(Some) } else { Some(None) }
+    }
+
+    const LIMITED: bool = T::LIMITED;
+
+    fn check_limits(&self) -> Result<()> {
+        self.as_ref().map_or(Ok(()), NativeType::check_limits)
     }
 }
 
@@ -169,6 +216,13 @@ macro_rules! tuples {
             #[inline]
             fn read(input: &mut &[u8]) -> Option<Self> {
                 Some(($($type::read(input)?,)+))
+            }
+
+            const LIMITED: bool = $($type::LIMITED)||+;
+
+            fn check_limits(&self) -> Result<()> {
+                $(self.$index.check_limits()?;)+
+                Ok(())
             }
         }
     )*};
@@ -214,7 +268,6 @@ pub(crate) fn read_length(input: &mut &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ErrorKind;
     use proptest::prelude::*;
 
     fn bytes_of<T: NativeType + 'static>(value: &T) -> Vec<u8> {
@@ -252,6 +305,20 @@ mod tests {
             Native.decode(&huge).map(|_: Vec<u8>| ()).map_err(kind),
             Err(ErrorKind::Corrupt)
         );
+    }
+
+    #[test]
+    fn what_could_not_be_read_back_is_not_written() {
+        let most = vec![(); MAX_EMPTY_ELEMENTS];
+        let back: Vec<()> = Native.decode(&bytes_of(&most)).unwrap();
+        assert_eq!(back.len(), most.len());
+        let more = vec![(); MAX_EMPTY_ELEMENTS + 1];
+        let refused = |result: Result<()>| result.unwrap_err().kind() == ErrorKind::TooLarge;
+        assert!(refused(Native.encode(&more, &mut Vec::new())));
+        assert!(refused(Native.encode(&(1_u8, Some(vec![more])), &mut Vec::new())));
+        let with_bytes = vec![false; MAX_EMPTY_ELEMENTS + 1];
+        let back: Vec<bool> = Native.decode(&bytes_of(&with_bytes)).unwrap();
+        assert_eq!(back.len(), with_bytes.len());
     }
 
     type Composed = (i64, String, Vec<Option<u16>>, (char, bool), Option<Vec<String>>, u128);

@@ -15,7 +15,7 @@ use crate::{
     BackendFactory, CleanUp, Clock, Codec, CodecId, Environment, Error, ErrorKind, Key, KeyGroup,
     KeyGroupRange, KeyedBackend, Millis, NextTimer, Notification, OpenRequest, Ordered,
     OrderedType, Page, Result, SnapshotRequest, SnapshotTask, StateDescriptor, StateFuture,
-    StateId, StateKind, StateTtl, Statistics, TimerPoll, Ttl, block_on,
+    StateId, StateKind, StateTtl, Statistics, TimerPoll, TimerRef, Ttl, block_on,
 };
 
 /// Keyed state of one operator instance: a backend under typed handles.
@@ -285,6 +285,7 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
     }
 
     /// Removes the first timer that is due at `now`, makes its key the current one, and returns it.
+    /// One whose namespace does not decode is an error and stays.
     pub fn poll_timer<N: Send + 'static, NC: Codec<N>>(
         &mut self,
         timers: &TimerState<N, NC>,
@@ -296,11 +297,15 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
                 let fired = timers.codec.decode(timer.namespace);
                 self.key.refill_from(timer.key);
                 self.key_is_set = true;
-                StateFuture::ready(
-                    fired
-                        .map(|namespace| Some(FiredTimer { time: timer.time, namespace }))
-                        .map_err(|error| timers.slot.blame(error)),
-                )
+                let time = timer.time;
+                StateFuture::ready(match fired {
+                    Ok(namespace) => Ok(Some(FiredTimer { time, namespace })),
+                    Err(error) => {
+                        let namespace = timer.namespace.to_vec();
+                        self.put_timer_back(timers.slot.state, time, &namespace)
+                            .and(Err(timers.slot.blame(error)))
+                    }
+                })
             }
             Ok(TimerPoll::Pending(future)) => {
                 let timers = timers.clone();
@@ -311,6 +316,12 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
             }
             Err(error) => StateFuture::ready(Err(timers.slot.blame(error))),
         }
+    }
+
+    /// The timer that was just polled cannot be delivered: it must not be lost.
+    fn put_timer_back(&mut self, queue: StateId, time: Millis, namespace: &[u8]) -> Result<()> {
+        let key = self.key.as_ref();
+        self.backend.register_timer(&TimerRef { queue, time, key, namespace })
     }
 
     /// When the queue's first timer is due, as far as that is known without I/O.

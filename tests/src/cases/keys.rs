@@ -19,6 +19,7 @@ pub(super) const CASES: &[Case] = group!["keys":
     foreign_keys_are_refused_at_the_byte_level => "foreign key",
     a_refused_key_leaves_no_key_set => "foreign key",
     long_keys_are_accepted_up_to_the_limit => "size limits: keys up to 64 KiB",
+    long_namespaces_and_map_keys_are_accepted_up_to_the_limit => "S-22",
     values_over_the_limit_are_refused_at_the_call => "size limits" if "max_value_len",
     the_engine_may_assign_key_groups => "engine key groups",
     keys_with_engine_groups_can_be_visited => "engine key groups; enumeration",
@@ -232,6 +233,33 @@ fn long_keys_are_accepted_up_to_the_limit(h: &Harness<'_>) -> Result<()> {
     let mut restored = h.restore(&[handle])?;
     let value = restored.value::<u32>("v")?;
     assert_eq!(value.get(restored.at(&longest)?).wait()?, Some(1));
+    Ok(())
+}
+
+/// Namespaces and map keys of exactly 64 KiB work, longer ones are refused by every call that would
+/// write, also at the byte level.
+fn long_namespaces_and_map_keys_are_accepted_up_to_the_limit(h: &Harness<'_>) -> Result<()> {
+    let mut backend = h.open_bytes(h.request::<String>())?;
+    let map = backend.register(&descriptor("m", StateKind::Map))?;
+    let queue = backend.register(&descriptor("t", StateKind::Timers))?;
+    let key = KeyRef::new(b"k", MaxParallelism::default())?;
+    let (most, over) = (vec![7; MAX_KEY_LEN], vec![7; MAX_KEY_LEN + 1]);
+    let longest = Address { state: map, key, namespace: &most, map_key: &most };
+    backend.put(&longest, b"v")?;
+    backend.register_timer(&TimerRef { queue, time: 1, key, namespace: &most })?;
+    let namespace = Address { namespace: &over, map_key: b"", ..longest };
+    let map_key = Address { namespace: b"", map_key: &over, ..longest };
+    for at in [namespace, map_key] {
+        let refused = |result: Result<()>| {
+            assert_eq!(result.unwrap_err().kind(), ErrorKind::TooLarge);
+        };
+        refused(backend.put(&at, b"v"));
+        refused(backend.append(&at, b"v"));
+        refused(backend.update(&at, &mut |_, _| Ok(weir_state_api::Change::Put)).map(drop));
+    }
+    let timer = TimerRef { queue, time: 1, key, namespace: &over };
+    assert_eq!(backend.register_timer(&timer).unwrap_err().kind(), ErrorKind::TooLarge);
+    assert!(read(&mut *backend, &longest)? == Some(b"v".to_vec()));
     Ok(())
 }
 

@@ -1,8 +1,8 @@
 //! Timers: a set, an order, and no surprise after a restore.
 
 use weir_state_api::{
-    KeyGroup, KeyRef, Millis, NextTimer, Result, StateKind, TimerPoll, TimerRef, TimerState,
-    block_on,
+    Codec, ErrorKind, KeyGroup, KeyRef, MaxParallelism, Millis, NextTimer, Ordered, Result,
+    StateKind, TimerPoll, TimerRef, TimerState, block_on,
 };
 
 use super::{Case, group};
@@ -24,6 +24,7 @@ pub(super) const CASES: &[Case] = group!["timers":
     fired_timers_stay_fired_after_a_restore => "timers; snapshots",
     timers_move_with_their_key_groups => "timers; rescaling",
     many_timers_come_in_order => "timers: order",
+    a_timer_that_does_not_decode_is_an_error_and_stays => "TM-11",
 ];
 
 type Fired = Vec<(Millis, String, u8)>;
@@ -339,5 +340,31 @@ fn many_timers_come_in_order(h: &Harness<'_>) -> Result<()> {
         }
     }
     assert!(poll_all(&mut store, &timers, Millis::MAX)?.into_iter().eq(model));
+    Ok(())
+}
+
+/// A namespace that is no value of its type fails the poll, again and again: the timer is not lost.
+fn a_timer_that_does_not_decode_is_an_error_and_stays(h: &Harness<'_>) -> Result<()> {
+    let mut store = h.open()?;
+    let timers = store.timers::<u8>("t")?;
+    timers.register(store.at("a")?, 7, &1)?;
+    let handle = h.snapshot(&mut store)?;
+    let (mut key, mut namespace) = (Vec::new(), Vec::new());
+    Codec::encode(&Ordered, &"a".to_string(), &mut key)?;
+    namespace.extend([0xff; 3]);
+    let mut backend = h.open_bytes(h.request::<String>().restore_from(vec![handle.clone()]))?;
+    let queue = backend.register(&handle.states[0])?;
+    let key = KeyRef::new(&key, MaxParallelism::default())?;
+    backend.register_timer(&TimerRef { queue, time: 5, key, namespace: &namespace })?;
+    let spoiled = block_on(backend.snapshot(h.next_checkpoint())?.run())?;
+
+    let mut store = h.restore(&[spoiled])?;
+    let timers = store.timers::<u8>("t")?;
+    for _ in 0..2 {
+        let polled = store.poll_timer(&timers, 10).wait();
+        assert_eq!(polled.map(drop).unwrap_err().kind(), ErrorKind::Corrupt);
+        let next = store.next_timer(&timers)?;
+        assert!(matches!(next, NextTimer::At(5) | NextTimer::Unknown), "{next:?}");
+    }
     Ok(())
 }

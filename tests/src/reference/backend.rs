@@ -110,6 +110,7 @@ impl KeyedBackend for ReferenceBackend {
         if value.is_empty() && self.has(Defect::EmptyValuesAreAbsent) {
             return self.delete(at);
         }
+        at.check_lengths()?;
         let place = self.place(at)?;
         self.check_len(value.len())?;
         match self.tables.content_mut(at.state)? {
@@ -247,6 +248,7 @@ impl KeyedBackend for ReferenceBackend {
     }
 
     fn register_timer(&mut self, timer: &TimerRef<'_>) -> Result<()> {
+        timer.check_lengths()?;
         let entry = self.timer(timer)?;
         let repeat = self.has(Defect::TimersRepeat);
         let count = self.tables.timers(timer.queue)?.entry(entry).or_default();
