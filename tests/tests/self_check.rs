@@ -16,7 +16,10 @@ fn the_pending_reference_passes() {
 
 #[test]
 fn the_incremental_reference_passes() {
-    conformance::run(&ReferenceBackendFactory::default().incremental()).assert_passed();
+    // The groups that take snapshots; the others would see the same tables.
+    let groups = ["registration", "isolation", "restore", "damage", "sharing"];
+    let factory = ReferenceBackendFactory::default().incremental();
+    conformance::run_where(&factory, |case| groups.contains(&case.group)).assert_passed();
 }
 
 /// The group of cases that must find each defect, whichever others do too.

@@ -158,6 +158,7 @@ impl KeyedBackend for ReferenceBackend {
     }
 
     fn update(&mut self, at: &Address<'_>, f: &mut UpdateFn<'_>) -> Result<Updated> {
+        at.check_lengths()?;
         if let Lookup::Pending(future) = self.get(at)? {
             return Ok(Updated::Pending(future));
         }
