@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn trailing_missing_or_impossible_bytes_are_corrupt() {
-        let kind = |error: crate::Error| error.kind();
+        let kind = |error: Error| error.kind();
         assert_eq!(
             Native.decode(&[1, 2, 3]).map(|_: u16| ()).map_err(kind),
             Err(ErrorKind::Corrupt)
