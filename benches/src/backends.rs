@@ -1,13 +1,16 @@
 //! The backends of Weir that take part, and how their instances are opened.
 
 use std::fmt;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use clap::ValueEnum;
 use tempfile::TempDir;
 use weir_backend_heap::HeapBackendFactory;
 use weir_state_api::{
-    BackendFactory, Codec, Environment, Error, ErrorKind, KeyGroupRange, KeyedStore,
-    MaxParallelism, OpenRequest, Ordered, Result, block_on,
+    BackendFactory, Clock, Codec, Environment, Error, ErrorKind, KeyGroupRange, KeyedStore,
+    MaxParallelism, Millis, OpenRequest, Ordered, Result, SystemClock, block_on,
 };
 
 /// A backend of Weir.
@@ -28,9 +31,37 @@ impl fmt::Display for Backend {
     }
 }
 
+/// A clock that stands until it is moved, and costs what the system's costs.
+#[derive(Debug, Default)]
+pub(crate) struct StandingClock(AtomicI64);
+
+impl StandingClock {
+    pub(crate) fn set(&self, now: Millis) {
+        self.0.store(now, Relaxed);
+    }
+
+    pub(crate) fn advance(&self, millis: Millis) {
+        self.0.fetch_add(millis, Relaxed);
+    }
+}
+
+impl Clock for StandingClock {
+    fn now(&self) -> Millis {
+        black_box(SystemClock.now());
+        self.0.load(Relaxed)
+    }
+
+    fn coarse_now(&self) -> Millis {
+        black_box(SystemClock.coarse_now());
+        self.0.load(Relaxed)
+    }
+}
+
 /// An instance that owns all key groups, and what lives as long as it.
 pub(crate) struct Instance {
     pub(crate) store: KeyedStore<i64>,
+    /// Stands at 0 until it is set.
+    pub(crate) clock: Arc<StandingClock>,
     /// Its local folder; removed after the store is closed.
     _directory: Option<TempDir>,
 }
@@ -39,12 +70,15 @@ impl Backend {
     /// An empty instance.
     pub(crate) fn open(self, key_groups: u16) -> Result<Instance> {
         let key_codec = Codec::<i64>::id(&Ordered);
-        let mut request = OpenRequest::new(Environment::in_memory(), "bench", key_codec);
+        let clock = Arc::new(StandingClock::default());
+        let mut environment = Environment::in_memory();
+        environment.clock = clock.clone();
+        let mut request = OpenRequest::new(environment, "bench", key_codec);
         request.max_parallelism = MaxParallelism::new(key_groups)?;
         request.key_groups = KeyGroupRange::all(request.max_parallelism);
         let (factory, directory) = self.factory()?;
         let store = block_on(KeyedStore::open(&*factory, request))?;
-        Ok(Instance { store, _directory: directory })
+        Ok(Instance { store, clock, _directory: directory })
     }
 
     /// Its options, for the report.

@@ -139,7 +139,7 @@ fn run(options: &Options) -> Result<bool> {
     if chosen(Suite::Runtime) {
         runtime::run(&mut recorder, if quick { 100_000 } else { 20_000_000 })?;
     }
-    for summary in report::summaries(&recorder) {
+    for summary in report::summaries(recorder.comparisons.iter()) {
         println!("{}", summary.line());
     }
     if let Some(path) = &options.json {

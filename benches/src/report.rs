@@ -30,20 +30,21 @@ impl Summary {
     }
 }
 
-/// The summaries of the micro suite, in the order in which contestants appeared.
-pub(crate) fn summaries(recorder: &Recorder) -> Vec<Summary> {
+/// The summaries of comparisons, in the order in which contestants appeared.
+pub(crate) fn summaries<'c>(comparisons: impl Iterator<Item = &'c Comparison>) -> Vec<Summary> {
+    let comparisons: Vec<&Comparison> = comparisons.collect();
     let mut pairs: Vec<(&str, &str)> = Vec::new();
-    for comparison in &recorder.comparisons {
+    for comparison in &comparisons {
         let pair = (comparison.one.as_str(), comparison.other.as_str());
         if !pairs.contains(&pair) {
             pairs.push(pair);
         }
     }
-    pairs.into_iter().filter_map(|(one, other)| summary(recorder, one, other)).collect()
+    pairs.into_iter().filter_map(|(one, other)| summary(&comparisons, one, other)).collect()
 }
 
-fn summary(recorder: &Recorder, one: &str, other: &str) -> Option<Summary> {
-    let all = || recorder.comparisons.iter().filter(|c| c.one == one && c.other == other);
+fn summary(comparisons: &[&Comparison], one: &str, other: &str) -> Option<Summary> {
+    let all = || comparisons.iter().filter(|c| c.one == one && c.other == other);
     let worst = all().min_by(|a, b| a.ratio.value.total_cmp(&b.ratio.value))?;
     Some(Summary {
         one: one.into(),
@@ -61,7 +62,7 @@ pub(crate) fn write_markdown(recorder: &Recorder, path: &Path) -> Result<()> {
 
 fn markdown(recorder: &Recorder) -> String {
     let mut text = format!("# Weir: state access\n\n{}\n\n", recorder.machine.line());
-    for summary in summaries(recorder) {
+    for summary in summaries(recorder.comparisons.iter()) {
         text += &format!("- {}\n", summary.line());
     }
     for failure in &recorder.failures {
@@ -78,6 +79,12 @@ fn markdown(recorder: &Recorder) -> String {
         } else {
             table(recorder, section)
         };
+        let of_section =
+            recorder.comparisons.iter().filter(|c| section.workloads.contains(&c.workload));
+        text += "\n";
+        for summary in summaries(of_section) {
+            text += &format!("- {}\n", summary.line());
+        }
     }
     text += "\n## Contestants\n\n";
     for participant in &recorder.participants {

@@ -157,7 +157,7 @@ impl<'a> Contest<'a> {
             }
             line += if index + 1 < entrants.len() { " |" } else { "" };
         }
-        for weir in entrants.iter().skip(1).filter(|entrant| is_weir(entrant)) {
+        for weir in entrants.iter().skip(1).filter(|entrant| is_backend(entrant)) {
             for (index, other) in entrants.iter().enumerate().filter(|(_, other)| !is_weir(other)) {
                 self.ratios(row, weir, other, index);
             }
@@ -193,6 +193,11 @@ impl<'a> Contest<'a> {
         }
         by_thread
     }
+}
+
+/// Whether this is one of Weir's backends as it is by default, no variant of one.
+fn is_backend(entrant: &Entrant<'_>) -> bool {
+    is_weir(entrant) && !entrant.contestant.name().contains(',')
 }
 
 fn is_weir(entrant: &Entrant<'_>) -> bool {

@@ -9,7 +9,7 @@ use super::inputs::{Inputs, number};
 use super::operation::{Table, mix, operation};
 
 /// A list of `i64` for each `i64`.
-trait Lists {
+pub(crate) trait Lists {
     fn add_all(&mut self, key: i64, elements: &[i64]) -> Result<()>;
     fn set(&mut self, key: i64, elements: &[i64]) -> Result<()>;
     fn clear(&mut self, key: i64) -> Result<()>;
@@ -96,7 +96,8 @@ fn refill<S: Lists>(lists: &mut S, inputs: &Inputs) -> Result<()> {
     fill(lists, inputs)
 }
 
-fn table<S: Lists + 'static>() -> Table<S> {
+/// The operations.
+pub(crate) fn table<S: Lists + 'static>() -> Table<S> {
     Table {
         fill: |lists, inputs| fill(lists, inputs),
         digest: |lists, inputs| {

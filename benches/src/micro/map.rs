@@ -11,7 +11,7 @@ use super::inputs::{Inputs, MAP_KEYS};
 use super::operation::{ABSENT, Table, mix, operation};
 
 /// An ordered map for each `i64`.
-trait Maps {
+pub(crate) trait Maps {
     fn get(&mut self, key: i64, map_key: i64) -> Result<Option<f64>>;
     fn contains(&mut self, key: i64, map_key: i64) -> Result<bool>;
     fn is_empty(&mut self, key: i64) -> Result<bool>;
@@ -126,7 +126,8 @@ fn fill(maps: &mut impl Maps, inputs: &Inputs) -> Result<()> {
     Ok(())
 }
 
-fn table<S: Maps + 'static>() -> Table<S> {
+/// The operations.
+pub(crate) fn table<S: Maps + 'static>() -> Table<S> {
     Table {
         fill: |maps, inputs| fill(maps, inputs),
         digest: |maps, inputs| {

@@ -6,7 +6,7 @@
 //! | `operation.rs` | what a table of operations consists of |
 //! | `contestant.rs`, `family.rs` | who runs the operations |
 //! | `contest.rs` | rounds, interleaved; answers compared; figures |
-//! | `value.rs`, `list.rs`, `map.rs`, `range.rs`, `folding.rs`, `timers.rs` | the tables |
+//! | `value.rs`, `list.rs`, `map.rs`, `range.rs`, `folding.rs`, `timers.rs`, `ttl.rs` | the tables |
 //! | `memory.rs` | bytes per entry |
 
 pub(crate) mod contest;
@@ -20,6 +20,7 @@ pub(crate) mod memory;
 mod operation;
 mod range;
 mod timers;
+mod ttl;
 mod value;
 
 use std::rc::Rc;
@@ -73,6 +74,11 @@ pub(crate) fn run(recorder: &mut Recorder, settings: &Settings) -> Result<()> {
         folding::reducing_family(new("reducing")),
         folding::aggregating_family(new("aggregating")),
         timers::family(new("timers")),
+        ttl::value_family(new("value with a TTL")),
+        ttl::refreshed_value_family(new("value with a TTL that reads refresh")),
+        ttl::expired_value_family(new("value with a TTL, a third expired")),
+        ttl::list_family(new("list with a TTL")),
+        ttl::map_family(new("map with a TTL")),
     ];
     Contest::new(recorder, settings).run(families)?;
     if settings.only.as_ref().is_none_or(|only| memory::WORKLOAD.contains(only.as_str())) {

@@ -18,6 +18,20 @@ pub(crate) struct Table<S> {
     pub(crate) operations: Vec<Operation<S>>,
 }
 
+impl<S> Table<S> {
+    /// Only the operations that are named on the left, with the names on the right.
+    pub(crate) fn renamed(mut self, names: &[(&str, &'static str)]) -> Self {
+        self.operations.retain_mut(|operation| {
+            let renamed = names.iter().find(|(old, _)| *old == operation.name);
+            if let Some((_, new)) = renamed {
+                operation.name = new;
+            }
+            renamed.is_some()
+        });
+        self
+    }
+}
+
 type Batch<S> = dyn Fn(&mut S, &Pass<'_>, usize) -> Result<u64>;
 
 /// One operation: a loop over calls, and what goes with it.

@@ -61,7 +61,8 @@ fn get(values: &mut impl Values, key: i64) -> Result<u64> {
     Ok(values.get(key)?.unwrap_or(ABSENT) as u64)
 }
 
-fn table<S: Values + 'static>() -> Table<S> {
+/// The operations.
+pub(crate) fn table<S: Values + 'static>() -> Table<S> {
     Table {
         fill: |values, inputs| {
             (0..inputs.keys() as i64).try_for_each(|key| values.set(key, number(key as u64)))

@@ -85,7 +85,7 @@ const JVM_OPTIONS: [&str; 6] = [
 ];
 
 /// What the harness can do.
-const OPERATIONS: [&str; 28] = [
+const OPERATIONS: [&str; 39] = [
     "valueGet",
     "valueUpdate",
     "valueReadModifyWrite",
@@ -114,6 +114,17 @@ const OPERATIONS: [&str; 28] = [
     "timerRegister",
     "timerDelete",
     "timerFire",
+    "ttlValueGet",
+    "ttlValueUpdate",
+    "ttlValueReadModifyWrite",
+    "ttlValueAdd",
+    "ttlReadValueGet",
+    "ttlThirdValueGet",
+    "ttlListGetAndIterate",
+    "ttlListAppend",
+    "ttlMapGet",
+    "ttlMapIterator",
+    "ttlMapUpdate",
 ];
 
 /// The jar and the compiled harness.

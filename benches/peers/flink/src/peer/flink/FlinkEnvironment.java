@@ -38,7 +38,6 @@ import org.apache.flink.runtime.state.changelog.StateChangelogStorage;
 import org.apache.flink.runtime.state.changelog.StateChangelogStorageLoader;
 import org.apache.flink.runtime.state.filesystem.FsCheckpointStorageAccess;
 import org.apache.flink.runtime.state.hashmap.HashMapStateBackend;
-import org.apache.flink.runtime.state.ttl.TtlTimeProvider;
 import org.apache.flink.runtime.taskmanager.TaskManagerRuntimeInfo;
 import org.apache.flink.state.changelog.ChangelogStateBackend;
 import org.apache.flink.state.forst.ForStStateBackend;
@@ -76,7 +75,6 @@ final class FlinkEnvironment {
     final SharedResources shared = new SharedResources();
     final IOManagerAsync io;
     StateChangelogStorage<?> changelog;
-    TtlTimeProvider ttl = TtlTimeProvider.DEFAULT;
     int keyGroups;
     int opened;
 
@@ -265,7 +263,7 @@ final class FlinkEnvironment {
                 keyGroups,
                 range,
                 null,
-                ttl,
+                Ttl.CLOCK,
                 new UnregisteredMetricsGroup(),
                 (name, value) -> {},
                 handles,

@@ -13,15 +13,17 @@ final class Lists {
     private Lists() {}
 
     static Workload open(
-            FlinkEnvironment flink, KeyedStateBackend<Long> backend, String operation)
+            FlinkEnvironment flink, KeyedStateBackend<Long> backend, Ttl ttl, String operation)
             throws Exception {
         ListStateDescriptor<Long> descriptor = new ListStateDescriptor<>("listState", Long.class);
+        ttl.enable(descriptor);
         ListState<Long> state =
                 backend.getPartitionedState(
                         VoidNamespace.INSTANCE, VoidNamespaceSerializer.INSTANCE, descriptor);
         Workload.Step fill =
                 () -> {
                     for (long key = 0; key < Inputs.KEYS; key++) {
+                        Ttl.timeOf(key);
                         backend.setCurrentKey(key);
                         state.add(Inputs.number(key));
                     }
@@ -49,6 +51,7 @@ final class Lists {
                             state.clear();
                         }
                         fill.run();
+                        ttl.stand();
                         System.gc();
                         flink.mails();
                     });

@@ -16,14 +16,18 @@ final class Maps {
     private Maps() {}
 
     static Workload open(
-            FlinkEnvironment flink, KeyedStateBackend<Long> backend, String operation)
+            FlinkEnvironment flink, KeyedStateBackend<Long> backend, Ttl ttl, String operation)
             throws Exception {
+        MapStateDescriptor<Long, Double> descriptor =
+                new MapStateDescriptor<>("mapState", Long.class, Double.class);
+        ttl.enable(descriptor);
         MapState<Long, Double> state =
                 backend.getPartitionedState(
                         VoidNamespace.INSTANCE,
                         VoidNamespaceSerializer.INSTANCE,
-                        new MapStateDescriptor<>("mapState", Long.class, Double.class));
+                        descriptor);
         for (long key = 0; key < Inputs.KEYS; key++) {
+            Ttl.timeOf(key);
             backend.setCurrentKey(key);
             for (int j = 0; j < Inputs.MAP_KEYS; j++) {
                 state.put(Inputs.MAP_KEY_ORDER[j], Inputs.fraction(key * Inputs.MAP_KEYS + j));

@@ -13,8 +13,8 @@ import org.apache.flink.runtime.state.CheckpointableKeyedStateBackend;
  * One operation on one backend, round by round as asked on standard input.
  *
  * <p>Arguments: backend, operation, key groups. Commands, one a line: {@code ready}; {@code round
- * N}; {@code digest}; {@code memory}. Answers, one a line: {@code ok} and numbers, or {@code error} and
- * text. It ends with its input.
+ * N}; {@code digest}; {@code memory}. Answers, one a line: {@code ok} and numbers, or {@code error}
+ * and text. It ends with its input.
  */
 public final class Rounds {
     private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
@@ -77,16 +77,27 @@ public final class Rounds {
     }
 
     private static Workload open(
+            FlinkEnvironment flink, CheckpointableKeyedStateBackend<Long> backend, String name)
+            throws Exception {
+        Ttl ttl = Ttl.of(name);
+        String operation = ttl.operation(name);
+        Workload workload = open(flink, backend, ttl, operation);
+        ttl.stand();
+        return ttl == Ttl.READ ? workload.beforeRound(ttl::beforeRound) : workload;
+    }
+
+    private static Workload open(
             FlinkEnvironment flink,
             CheckpointableKeyedStateBackend<Long> backend,
+            Ttl ttl,
             String operation)
             throws Exception {
         if (operation.startsWith("value")) {
-            return Values.open(backend, operation);
+            return Values.open(backend, ttl, operation);
         } else if (operation.startsWith("list")) {
-            return Lists.open(flink, backend, operation);
+            return Lists.open(flink, backend, ttl, operation);
         } else if (operation.startsWith("map")) {
-            return Maps.open(flink, backend, operation);
+            return Maps.open(flink, backend, ttl, operation);
         } else if (operation.startsWith("timer")) {
             return Timers.open(backend, operation);
         }

@@ -12,13 +12,18 @@ import org.apache.flink.runtime.state.VoidNamespaceSerializer;
 final class Values {
     private Values() {}
 
-    static Workload open(KeyedStateBackend<Long> backend, String operation) throws Exception {
+    static Workload open(KeyedStateBackend<Long> backend, Ttl ttl, String operation)
+            throws Exception {
+        ValueStateDescriptor<Long> descriptor =
+                new ValueStateDescriptor<>("kvState", Long.class);
+        ttl.enable(descriptor);
         ValueState<Long> state =
                 backend.getPartitionedState(
                         VoidNamespace.INSTANCE,
                         VoidNamespaceSerializer.INSTANCE,
-                        new ValueStateDescriptor<>("kvState", Long.class));
+                        descriptor);
         for (long key = 0; key < Inputs.KEYS; key++) {
+            Ttl.timeOf(key);
             backend.setCurrentKey(key);
             state.update(Inputs.number(key));
         }
