@@ -15,6 +15,7 @@ use crate::append_guard::AppendGuard;
 use crate::clean_up::clean_up;
 use crate::eras::store;
 use crate::limits::ValueLimit;
+use crate::metrics;
 use crate::multi_get::multi_get;
 use crate::options::RocksOptions;
 use crate::scan::{KeyScan, MapScan, count_entries, odd_key};
@@ -143,6 +144,7 @@ pub(crate) fn capabilities(options: &RocksOptions) -> Capabilities {
     Capabilities::minimal()
         .with_never_pends(true)
         .with_incremental_snapshots(true)
+        .with_driven_clean_up(options.driven_clean_up)
         .with_max_value_len(options.max_value_len)
 }
 
@@ -316,6 +318,7 @@ impl KeyedBackend for RocksBackend {
 
     fn notify(&mut self, notification: Notification) -> Result<()> {
         self.snapshots.notify(notification);
+        metrics::export(&self.request.operator, &self.shards, &self.options.memory);
         Ok(())
     }
 
@@ -325,7 +328,7 @@ impl KeyedBackend for RocksBackend {
 
     fn clean_up(&mut self, state: StateId, budget: u64) -> Result<CleanUp> {
         let known = self.states.get_mut(state)?;
-        if known.shape == StateShape::Queue {
+        if known.shape == StateShape::Queue || !self.options.driven_clean_up {
             return Ok(CleanUp::NOTHING_TO_DO);
         }
         clean_up(&self.shards, state, known.shape, &mut known.cursor, budget)

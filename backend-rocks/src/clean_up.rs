@@ -36,6 +36,8 @@ pub(crate) fn clean_up(
         let family = database.family(shape)?;
         let mut options = ReadOptions::default();
         options.set_total_order_seek(true);
+        // A walk over everything would wash out what is in use.
+        options.fill_cache(false);
         let mut walk = database.walk(shape, options)?;
         let mut batch = WriteBatch::default();
         for group in shard.groups.iter().filter(|group| from.is_none_or(|from| *group >= from)) {

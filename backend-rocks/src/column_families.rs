@@ -80,6 +80,9 @@ impl DatabaseOptions {
         let mut database = named.apply(database_options(options))?;
         database.create_if_missing(true);
         database.create_missing_column_families(true);
+        if options.statistics {
+            database.enable_statistics();
+        }
         database.set_write_buffer_manager(&options.memory.writes);
         let families = SHAPES.map(|shape| {
             let mut family = named.apply(family_options(options, shape))?;

@@ -10,7 +10,7 @@ use weir_state_api::stored_key::{group_of, state_of};
 use weir_state_api::ttl::{TtlTime, Verdict};
 use weir_state_api::{KeyGroupRange, StateShape};
 
-use crate::eras::{Eras, StateEras};
+use crate::eras::{CompactionScope, Eras, StateEras};
 
 const NAME: &CStr = c"weir.clean.v1";
 
@@ -25,9 +25,12 @@ impl CompactionFilterFactory for Cleaners {
     type Filter = Cleaner;
 
     fn create(&mut self, _context: CompactionFilterContext) -> Cleaner {
+        let time = self.eras.time();
         Cleaner {
+            // RocksDB makes a filter on each thread that takes part in a compaction, and drops it there.
+            _scope: CompactionScope::enter(time),
             states: self.eras.states(),
-            time: self.eras.time(),
+            time,
             groups: self.groups,
             has_values: self.shape != StateShape::Queue,
         }
@@ -42,8 +45,10 @@ impl CompactionFilterFactory for Cleaners {
 /// meanwhile goes with the next one.
 ///
 /// A value that is left out becomes a tombstone as long as there may be older ones below, so nothing
-/// comes back. Operands of merges are not seen here: the merge itself leaves expired elements out.
+/// comes back. Operands of merges are not seen here: the merge itself leaves expired elements out, as long
+/// as the filter of its compaction is there.
 pub(crate) struct Cleaner {
+    _scope: CompactionScope,
     states: Arc<Vec<StateEras>>,
     time: TtlTime,
     groups: KeyGroupRange,

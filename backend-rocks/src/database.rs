@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rocksdb::{
-    ColumnFamily, DB, DBPinnableSlice, DBRawIteratorWithThreadMode, ReadOptions, WriteBatch,
-    WriteOptions,
+    ColumnFamily, DB, DBPinnableSlice, DBRawIteratorWithThreadMode, Options, ReadOptions,
+    WriteBatch, WriteOptions,
 };
 use self_cell::self_cell;
 use weir_state_api::{Error, ErrorKind, KeyGroupRange, Result, StateShape};
@@ -27,6 +27,8 @@ pub(crate) struct Database {
     path: PathBuf,
     write: WriteOptions,
     read: ReadOptions,
+    /// What holds the statistics, when they are on.
+    statistics: Option<Options>,
     eras: Arc<Eras>,
     _directory: Arc<WorkDirectory>,
 }
@@ -51,7 +53,8 @@ impl Database {
         let mut write = WriteOptions::default();
         write.disable_wal(true);
         let read = ReadOptions::default();
-        Ok(Database { db, path, write, read, eras, _directory: directory })
+        let statistics = options.statistics.then_some(database);
+        Ok(Database { db, path, write, read, statistics, eras, _directory: directory })
     }
 
     /// How its values are to be read.
@@ -177,17 +180,27 @@ impl Database {
 
     /// Entries by RocksDB's estimate, which counts an overwritten one twice until it is compacted.
     pub(crate) fn estimated_entries(&self) -> u64 {
-        self.sum(rocksdb::properties::ESTIMATE_NUM_KEYS)
+        self.family_property(rocksdb::properties::ESTIMATE_NUM_KEYS)
     }
 
     /// What it holds outside of the shared block cache.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        self.sum(rocksdb::properties::SIZE_ALL_MEM_TABLES)
-            + self.sum(rocksdb::properties::ESTIMATE_TABLE_READERS_MEM)
+        self.family_property(rocksdb::properties::SIZE_ALL_MEM_TABLES)
+            + self.family_property(rocksdb::properties::ESTIMATE_TABLE_READERS_MEM)
+    }
+
+    /// A counter of RocksDB's statistics; `None` when they are off.
+    pub(crate) fn ticker(&self, ticker: rocksdb::statistics::Ticker) -> Option<u64> {
+        self.statistics.as_ref().map(|options| options.get_ticker_count(ticker))
+    }
+
+    /// A numeric property of the database; 0 where RocksDB does not tell.
+    pub(crate) fn property(&self, property: &rocksdb::properties::PropName) -> u64 {
+        self.db.property_int_value(property).ok().flatten().unwrap_or(0)
     }
 
     /// The sum of a numeric property over all families; 0 where RocksDB does not tell.
-    fn sum(&self, property: &rocksdb::properties::PropName) -> u64 {
+    pub(crate) fn family_property(&self, property: &rocksdb::properties::PropName) -> u64 {
         let values = SHAPES.iter().filter_map(|shape| {
             let family = self.family(*shape).ok()?;
             self.db.property_int_value_cf(family, property).ok()?

@@ -13,6 +13,7 @@
 //! removes it.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,29 @@ use weir_state_api::ttl::{
     EventTime, StateTtl, TtlClock, TtlTime, Verdict, convert, is_live, sweep,
 };
 use weir_state_api::{Error, ErrorKind, Millis, Result, StateId, StateKind};
+
+thread_local! {
+    /// The time of the compaction that runs on this thread. Merges for reads run on the reader's
+    /// thread: they leave everything in, since what a read may see is not for the backend to decide.
+    static COMPACTION: Cell<Option<TtlTime>> = const { Cell::new(None) };
+}
+
+/// Says that a compaction runs on this thread, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct CompactionScope(());
+
+impl CompactionScope {
+    pub(crate) fn enter(time: TtlTime) -> Self {
+        COMPACTION.set(Some(time));
+        CompactionScope(())
+    }
+}
+
+impl Drop for CompactionScope {
+    fn drop(&mut self) {
+        COMPACTION.set(None);
+    }
+}
 
 /// A state has at most so many eras.
 const MAX_ERAS: usize = 255;
@@ -135,11 +159,12 @@ impl StateEras {
         })
     }
 
-    /// Joins what was appended, oldest first.
+    /// Joins what was appended, oldest first; in a compaction, whose time it is then, without what has
+    /// expired. Bytes of an era that is over are not judged by its TTL: they are converted first.
     fn join<'v>(
         &self,
         parts: impl Iterator<Item = &'v [u8]> + Clone,
-        time: &TtlTime,
+        compaction: Option<TtlTime>,
     ) -> Result<Vec<u8>> {
         // The newest era among them: what is newer still is not known to this merge.
         let eras = parts.clone().filter_map(<[u8]>::last).filter(|era| **era != GONE);
@@ -152,9 +177,9 @@ impl StateEras {
                 present = true;
             }
         }
-        let ttl = self.eras.get(usize::from(era)).and_then(|era| era.ttl.as_ref());
-        if let (true, StateKind::List, Some(ttl)) = (present, self.kind, ttl) {
-            match sweep(self.kind, ttl, &joined, time) {
+        let sweeps = present && self.kind == StateKind::List && era == self.current();
+        if let (true, Some(ttl), Some(time)) = (sweeps, self.ttl(), compaction) {
+            match sweep(self.kind, ttl, &joined, &time) {
                 Verdict::Keep => {}
                 Verdict::Replace(live) => joined = live,
                 Verdict::Drop => present = false,
@@ -226,8 +251,7 @@ impl Eras {
     ) -> Option<Vec<u8>> {
         let states = self.states();
         let state = states.get(state_of(key)?.index())?;
-        let time = if state.never_expires() { TtlTime::new(0) } else { self.time() };
-        state.join(parts, &time).ok()
+        state.join(parts, COMPACTION.get()).ok()
     }
 }
 
@@ -273,8 +297,8 @@ mod tests {
     #[test]
     fn merging_joins_converts_and_leaves_out_the_expired() {
         let state = eras(StateKind::List, &[(None, 0), (Some(TTL), 1_000)]);
-        let time = TtlTime::new(1_050);
-        let join = |parts: &[&[u8]]| state.join(parts.iter().copied(), &time).unwrap();
+        let time = Some(TtlTime::new(1_050));
+        let join = |parts: &[&[u8]]| state.join(parts.iter().copied(), time).unwrap();
         assert_eq!(join(&[b"\x01a\0", b"\x01b\0"]), b"\x01a\x01b\0");
         let new = [element(1_040, b'c'), vec![1]].concat();
         let expected = [element(1_000, b'a'), element(1_040, b'c'), vec![1]].concat();
@@ -284,6 +308,20 @@ mod tests {
         assert_eq!(join(&[&old, &old]), [GONE]);
         assert_eq!(join(&[&[GONE], &new]), new);
         assert_eq!(join(&[&[GONE], &[GONE]]), [GONE]);
+        // For a read, nothing is left out.
+        let all = [element(950, b'd'), element(1_040, b'c'), vec![1]].concat();
+        assert_eq!(state.join([&old[..], &new].into_iter(), None).unwrap(), all);
+    }
+
+    /// A longer lifetime applies to elements that the former one would have ended in the meantime.
+    #[test]
+    fn bytes_of_an_era_that_is_over_are_not_judged_by_its_ttl() {
+        let longer = StateTtl::new(1_000, TimeDomain::Processing);
+        let state = eras(StateKind::List, &[(Some(TTL), 0), (Some(longer), 1_050)]);
+        let part = [element(1_000, b'a'), vec![0]].concat();
+        let joined = state.join([&part[..], &part].into_iter(), Some(TtlTime::new(1_200))).unwrap();
+        assert_eq!(joined, [element(1_000, b'a'), element(1_000, b'a'), vec![0]].concat());
+        assert!(state.load(&joined).unwrap().is_some());
     }
 
     #[test]

@@ -89,6 +89,15 @@ pub struct RocksOptions {
     /// restart on the same machine: it then downloads only what is missing or differs. Costs the space
     /// of files that compactions have replaced since then. Default: off.
     pub local_recovery: bool,
+    /// Whether accesses to states with a TTL also drive a walk that removes what has expired, besides
+    /// compactions. It reads the whole state again and again, some entries an access, and gets
+    /// everywhere in a known time. Compactions alone cost nothing extra, reach what is rarely written
+    /// late (RocksDB's `periodic_compaction_seconds`, 30 days by default, is the limit), and leave a
+    /// list that has expired in part as it is until it is appended to. Default: off.
+    pub driven_clean_up: bool,
+    /// Whether RocksDB counts what it does (cache hits, bytes compacted, time stalled), for metrics.
+    /// Costs some percent of each access. Its properties are exported in any case. Default: off.
+    pub statistics: bool,
     /// Objects that are transferred at the same time by one snapshot or restore. Default: 4.
     pub parallel_transfers: usize,
     /// Options of RocksDB by their own names, as in its options files, over those of the preset.
@@ -108,6 +117,8 @@ impl RocksOptions {
             timers: TimerMemory::default(),
             max_value_len: 1 << 30,
             local_recovery: false,
+            driven_clean_up: false,
+            statistics: false,
             parallel_transfers: 4,
             rocksdb: BTreeMap::new(),
         }
@@ -152,6 +163,20 @@ impl RocksOptions {
     #[must_use]
     pub fn with_local_recovery(mut self, on: bool) -> Self {
         self.local_recovery = on;
+        self
+    }
+
+    /// Sets [`driven_clean_up`](Self::driven_clean_up).
+    #[must_use]
+    pub fn with_driven_clean_up(mut self, on: bool) -> Self {
+        self.driven_clean_up = on;
+        self
+    }
+
+    /// Sets [`statistics`](Self::statistics).
+    #[must_use]
+    pub fn with_statistics(mut self, on: bool) -> Self {
+        self.statistics = on;
         self
     }
 

@@ -35,6 +35,12 @@ fn a_low_value_limit_is_kept() {
     holds_under(options, |case| case.needs == Some("max_value_len"));
 }
 
+#[test]
+fn a_driven_clean_up_holds_too() {
+    let options = options().with_driven_clean_up(true);
+    holds_under(options, |case| case.group.starts_with("ttl"));
+}
+
 fn is_about_timers(case: &Case) -> bool {
     matches!(case.group, "timers" | "restore" | "isolation" | "model")
 }
@@ -61,7 +67,10 @@ fn little_memory_and_universal_compaction_change_nothing() {
         .with_memory(RocksMemory::new(0, 0.5))
         .with_rocksdb_option("write_buffer_size", "65536")
         .with_rocksdb_option("target_file_size_base", "65536");
-    holds_under(options, |case| {
+    // With files this small a restored database is compacted at once, so it is not idle.
+    let wanted = |case: &Case| {
         matches!(case.group, "value" | "list" | "map" | "iteration" | "restore" | "model")
-    });
+            && case.name != "an_idle_restore_uploads_little"
+    };
+    holds_under(options, wanted);
 }

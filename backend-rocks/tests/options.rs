@@ -112,3 +112,88 @@ fn a_removed_local_folder_fails_the_snapshot_only() {
     let mut restored = world.open(world.request().restore_from(vec![handle]));
     assert!(matches!(restored.get(&at(state, b"k")).unwrap(), Lookup::Found(b"v")));
 }
+
+/// Metrics reach whoever has installed a recorder: properties always, counters with statistics on.
+#[test]
+fn rocksdbs_own_figures_are_exported() {
+    let world = World::with_options(|options| options.with_statistics(true));
+    let recorder = Recorder::default();
+    metrics::with_local_recorder(&recorder, || {
+        let mut backend = world.open(world.request());
+        let state = backend.register(&descriptor("v", StateKind::Value)).unwrap();
+        for number in 0..1_000_u64 {
+            backend.put(&at(state, &number.to_be_bytes()), &[1; 100]).unwrap();
+        }
+        snapshot(&mut *backend, 1);
+        drop(backend.get(&at(state, &7_u64.to_be_bytes())).unwrap());
+        backend
+            .notify(weir_state_api::Notification::Complete(weir_state_api::CheckpointId(1)))
+            .unwrap();
+    });
+    let seen = recorder.0.lock().unwrap();
+    for name in [
+        "weir_rocks_entries",
+        "weir_rocks_pending_compaction_bytes",
+        "weir_rocks_live_versions",
+        "weir_rocks_memory_used_bytes",
+        "weir_rocks_stall_microseconds_total",
+        "weir_rocks_flushed_bytes_total",
+    ] {
+        assert!(seen.contains(name), "{name} is not among {seen:?}");
+    }
+}
+
+/// Notes which metrics there are.
+#[derive(Default)]
+struct Recorder(std::sync::Mutex<std::collections::BTreeSet<String>>);
+
+impl Recorder {
+    fn note(&self, key: &metrics::Key) {
+        self.0.lock().unwrap().insert(key.name().to_string());
+    }
+}
+
+impl metrics::Recorder for Recorder {
+    fn describe_counter(
+        &self,
+        _: metrics::KeyName,
+        _: Option<metrics::Unit>,
+        _: metrics::SharedString,
+    ) {
+    }
+
+    fn describe_gauge(
+        &self,
+        _: metrics::KeyName,
+        _: Option<metrics::Unit>,
+        _: metrics::SharedString,
+    ) {
+    }
+
+    fn describe_histogram(
+        &self,
+        _: metrics::KeyName,
+        _: Option<metrics::Unit>,
+        _: metrics::SharedString,
+    ) {
+    }
+
+    fn register_counter(&self, key: &metrics::Key, _: &metrics::Metadata<'_>) -> metrics::Counter {
+        self.note(key);
+        metrics::Counter::noop()
+    }
+
+    fn register_gauge(&self, key: &metrics::Key, _: &metrics::Metadata<'_>) -> metrics::Gauge {
+        self.note(key);
+        metrics::Gauge::noop()
+    }
+
+    fn register_histogram(
+        &self,
+        key: &metrics::Key,
+        _: &metrics::Metadata<'_>,
+    ) -> metrics::Histogram {
+        self.note(key);
+        metrics::Histogram::noop()
+    }
+}

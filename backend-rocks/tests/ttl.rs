@@ -49,7 +49,7 @@ fn keys(backend: &mut dyn KeyedBackend, state: StateId) -> usize {
 /// For each kind: nothing is read after the writes, the clean-up alone removes all.
 #[test]
 fn a_driven_clean_up_removes_what_has_expired_of_every_kind() {
-    let world = World::new();
+    let world = World::with_options(|options| options.with_driven_clean_up(true));
     let mut backend = world.open(world.request());
     let kinds = [
         StateKind::Value,
@@ -96,7 +96,7 @@ fn a_driven_clean_up_removes_what_has_expired_of_every_kind() {
 /// A list in part expired is shortened in place, and the rest stays readable.
 #[test]
 fn a_clean_up_shortens_lists() {
-    let world = World::new();
+    let world = World::with_options(|options| options.with_driven_clean_up(true));
     let mut backend = world.open(world.request());
     let list = backend.register(&descriptor("l", StateKind::List, Some(TTL))).unwrap();
     let at = common::at(list, b"k");

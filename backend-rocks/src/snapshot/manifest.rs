@@ -120,3 +120,80 @@ impl FileEntry {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_state_api::{
+        CheckpointId, CodecId, Environment, ErrorKind, ObjectRef, OpenRequest, SnapshotRequest,
+        StateDescriptor, StateKind,
+    };
+
+    fn handle() -> SnapshotHandle {
+        let open = OpenRequest::new(Environment::in_memory(), "op", CodecId::new("bytes", 1));
+        let request = SnapshotRequest::checkpoint(CheckpointId(7), "chk-7");
+        let mut handle = crate::snapshot::new_handle(&open, &request);
+        let unit = || CodecId::new("unit", 1);
+        handle.states.push(StateDescriptor::new("v", StateKind::Value, unit(), unit()));
+        handle.objects.push(ObjectRef::new("chk-7/a", 1_000, 9));
+        let file = |name: &str, offset, extent| FileEntry {
+            name: name.into(),
+            identity: Identity { length: 500, hash: 0xab },
+            crc32: 0xcd,
+            object: 0,
+            offset,
+            extent,
+        };
+        let manifest = Manifest {
+            shards: vec![ShardManifest {
+                groups: KeyGroupRange::new(0, 127),
+                states: vec![("v".into(), Vec::new())],
+                files: vec![
+                    file("000012.sst", 0, Some((6, KeyGroupRange::new(3, 4)))),
+                    file("MANIFEST-000005", 500, None),
+                ],
+            }],
+            queues: vec![("t".into(), Some(-1))],
+        };
+        handle.metadata = manifest.encode();
+        handle
+    }
+
+    /// In users' checkpoints; may only change together with the version.
+    #[test]
+    fn golden_bytes() {
+        let handle = handle();
+        let hex: String = handle.metadata.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, GOLDEN);
+        let manifest = Manifest::of(&handle).unwrap();
+        assert_eq!(manifest.encode(), handle.metadata);
+    }
+
+    const GOLDEN: &str = "57454952524f434b010000003f0000000100800101017600020a3030303031322e737374f403ab01cd010000010603050f4d414e49464553542d303030303035f403ab01cd0100f403000101740101e6c80dc6";
+
+    #[test]
+    fn what_does_not_fit_its_handle_is_refused() {
+        type Damage = fn(&mut Manifest);
+        let damages: [Damage; 8] = [
+            |manifest| manifest.shards[0].groups = KeyGroupRange::new(0, 128),
+            |manifest| manifest.shards[0].states[0].0 = "w".into(),
+            |manifest| manifest.shards[0].files.truncate(1),
+            |manifest| manifest.shards[0].files[0].name = "../000012.sst".into(),
+            |manifest| manifest.shards[0].files[0].name = ".sst".into(),
+            |manifest| manifest.shards[0].files[0].object = 1,
+            |manifest| manifest.shards[0].files[0].offset = 501,
+            |manifest| manifest.shards[0].files[0].offset = u64::MAX,
+        ];
+        for (number, damage) in damages.into_iter().enumerate() {
+            let mut handle = handle();
+            let mut manifest = Manifest::of(&handle).unwrap();
+            damage(&mut manifest);
+            handle.metadata = manifest.encode();
+            let error = Manifest::of(&handle).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "damage {number}: {error}");
+        }
+        let mut newer = handle();
+        newer.metadata[8] = 2;
+        assert_eq!(Manifest::of(&newer).unwrap_err().kind(), ErrorKind::Incompatible);
+    }
+}

@@ -7,7 +7,9 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 use weir_backend_heap::HeapBackendFactory;
-use weir_state_api::BackendFactory;
+#[cfg(not(feature = "rocks"))]
+use weir_state_api::Error;
+use weir_state_api::{BackendFactory, Result};
 
 use super::duration;
 use super::restore::Restore;
@@ -88,23 +90,43 @@ pub(crate) fn usage(message: &str) -> clap::Error {
     clap::Error::raw(ErrorKind::MissingRequiredArgument, message)
 }
 
-/// The backends that are built in.
+/// The backends that can be chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Backend {
     /// In memory, whole snapshots
     Heap,
+    /// RocksDB on the local disk, incremental snapshots; needs the feature `rocks`
+    Rocks,
 }
 
 impl Backend {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Backend::Heap => "heap",
+            Backend::Rocks => "rocks",
         }
     }
 
-    pub(crate) fn factory(self) -> Arc<dyn BackendFactory> {
+    /// Its factory; an error if it is not built in.
+    pub(crate) fn factory(self) -> Result<Arc<dyn BackendFactory>> {
         match self {
-            Backend::Heap => Arc::new(HeapBackendFactory::default()),
+            Backend::Heap => Ok(Arc::new(HeapBackendFactory::default())),
+            Backend::Rocks => rocks(),
         }
     }
+}
+
+#[cfg(feature = "rocks")]
+fn rocks() -> Result<Arc<dyn BackendFactory>> {
+    use weir_backend_rocks::{RocksBackendFactory, RocksOptions};
+    let options = RocksOptions::new(std::env::temp_dir().join("weir-rocks"));
+    Ok(Arc::new(RocksBackendFactory::new(options)))
+}
+
+#[cfg(not(feature = "rocks"))]
+fn rocks() -> Result<Arc<dyn BackendFactory>> {
+    Err(Error::new(weir_state_api::ErrorKind::Unsupported, "the backend rocks is not built in")
+        .advice(
+            "build with `--features rocks` (README: what it needs), or choose `--backend heap`",
+        ))
 }

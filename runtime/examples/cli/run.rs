@@ -79,7 +79,7 @@ impl Run {
         let total = self.options.restore.is_none().then_some(records);
         let display = Arc::new(Display::new(total));
         let (recorder, shown) = (self.recorder.clone(), display.clone());
-        let mut config = self.config();
+        let mut config = self.config()?;
         config.on_progress = Some(Arc::new(move |progress| {
             recorder.note(progress);
             shown.show(progress);
@@ -123,11 +123,11 @@ impl Run {
         Ok(())
     }
 
-    fn config(&self) -> JobConfig {
+    fn config(&self) -> Result<JobConfig> {
         let restore = self.options.restore.as_ref();
-        JobConfig {
+        Ok(JobConfig {
             parallelism: self.options.parallelism,
-            backend: self.options.backend.factory(),
+            backend: self.options.backend.factory()?,
             storage: self.storage.clone(),
             checkpoints: CheckpointConfig {
                 interval: self.options.checkpoint_interval,
@@ -135,7 +135,7 @@ impl Run {
             },
             restore: restore.map_or(RestoreFrom::Fresh, Restore::starting_point),
             ..JobConfig::default()
-        }
+        })
     }
 }
 
