@@ -355,6 +355,19 @@ pub trait KeyedBackend: Send + fmt::Debug {
     /// See the trait; and those of remote reads.
     fn get(&mut self, at: &Address<'_>) -> Result<Lookup<'_>>;
 
+    /// Reads one byte string, but starts no I/O for it: `None` when the answer is not in memory. The
+    /// caller then reads it with others by [`multi_get`](KeyedBackend::multi_get), so that their I/O
+    /// is merged.
+    ///
+    /// A backend whose `multi_get` merges reads overrides it. This default is
+    /// [`get`](KeyedBackend::get): every read starts its own I/O at once.
+    ///
+    /// # Errors
+    /// Those of [`get`](KeyedBackend::get).
+    fn get_or_defer(&mut self, at: &Address<'_>) -> Result<Option<Lookup<'_>>> {
+        self.get(at).map(Some)
+    }
+
     /// Copies a value into the caller's buffer; `Some(length)` also when the buffer is too short
     /// (then nothing is copied), `None` when absent. For callers across a language border.
     ///

@@ -170,6 +170,31 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
+/// A waker that calls a function: for an engine that neither awaits nor blocks, but is told when to
+/// poll again. Any thread may call it.
+///
+/// ```
+/// use std::sync::mpsc::channel;
+/// use weir_state_api::waker_fn;
+///
+/// let (activate, activations) = channel();
+/// let waker = waker_fn(move || drop(activate.send("operator 7")));
+/// waker.wake();
+/// assert_eq!(activations.recv(), Ok("operator 7"));
+/// ```
+pub fn waker_fn(wake: impl Fn() + Send + Sync + 'static) -> Waker {
+    struct Call<F>(F);
+    impl<F: Fn() + Send + Sync + 'static> Wake for Call<F> {
+        fn wake(self: Arc<Self>) {
+            (self.0)();
+        }
+        fn wake_by_ref(self: &Arc<Self>) {
+            (self.0)();
+        }
+    }
+    Waker::from(Arc::new(Call(wake)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -30,6 +30,7 @@
 //! | `codec/` | [`Codec`]: [`Native`], [`Ordered`], [`Postcard`] |
 //! | `typed/` | the typed handles |
 //! | `ttl/` | when values expire, and what clean-up makes of stored bytes |
+//! | `in_flight/` | [`InFlight`]: many records of a task in flight, in order per key |
 //! | `operator_state.rs` | state without a key: offsets, transactions |
 //! | `environment.rs`, `future.rs` | clock, store, spawner; ready and pending results |
 //! | `spawned.rs` | background work whose result is awaited |
@@ -47,6 +48,7 @@ mod environment;
 mod error;
 pub mod frame;
 mod future;
+mod in_flight;
 mod key;
 mod key_group;
 mod objects;
@@ -66,6 +68,7 @@ pub use descriptor::*;
 pub use environment::*;
 pub use error::*;
 pub use future::*;
+pub use in_flight::*;
 pub use key::*;
 pub use key_group::*;
 pub use objects::*;

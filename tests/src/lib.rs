@@ -26,6 +26,7 @@
 //! | [`model`] | random programs against a plain model, with crashes and rescaling |
 //! | [`harness`] | what a case works with; useful for a backend's own tests too |
 //! | [`faults`] | a store that fails on demand |
+//! | [`latency`] | any backend, with reads that pend and complete in random order |
 //! | [`mod@reference`] | a naive backend, correct or with a planted defect: proof that the suite can fail |
 #![allow(clippy::unwrap_used, reason = "a test library: a failed unwrap is a failed case")]
 
@@ -33,6 +34,7 @@ mod cases;
 pub mod conformance;
 pub mod faults;
 pub mod harness;
+pub mod latency;
 mod macros;
 pub mod model;
 pub mod reference;

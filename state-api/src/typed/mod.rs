@@ -18,6 +18,8 @@ mod timers;
 mod value;
 mod with_namespace;
 
+pub(crate) use key_rules::KeyRules;
+
 pub use access::{Scope, StateAccess};
 pub use expiry::Expiry;
 pub use folding::{Aggregate, AggregatingState, ReducingState};

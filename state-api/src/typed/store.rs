@@ -13,7 +13,7 @@ use super::value::{self, ValueState};
 use crate::ttl::MonotoneClock;
 use crate::{
     BackendFactory, CleanUp, Clock, Codec, CodecId, Environment, Error, ErrorKind, Key, KeyGroup,
-    KeyGroupRange, KeyedBackend, Millis, NextTimer, Notification, OpenRequest, Ordered,
+    KeyGroupRange, KeyRef, KeyedBackend, Millis, NextTimer, Notification, OpenRequest, Ordered,
     OrderedType, Page, Result, SnapshotRequest, SnapshotTask, StateDescriptor, StateFuture,
     StateId, StateKind, StateTtl, Statistics, TimerPoll, TimerRef, Ttl, block_on,
 };
@@ -416,6 +416,18 @@ impl<K: Send + 'static, C: Codec<K>> KeyedStore<K, C> {
     /// Counters and sizes of the backend.
     pub fn statistics(&self) -> Statistics {
         self.backend.statistics()
+    }
+}
+
+impl<K, C> KeyedStore<K, C> {
+    /// What accesses for another key than the current one work on.
+    #[inline]
+    pub(crate) fn scope_of<'a>(&'a mut self, key: KeyRef<'a>) -> Scope<'a> {
+        Scope::new(&mut *self.backend, key, &mut self.buffer, &mut self.expiry)
+    }
+
+    pub(crate) fn key_rules(&self) -> &KeyRules<K, C> {
+        &self.keys
     }
 }
 
