@@ -1,4 +1,4 @@
-//! Running the cases: one by one as tests, or all of them into a report.
+//! Running the cases: one by one as tests, or all of them and the matrix into a report.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,6 +7,7 @@ use weir_state_api::{BackendFactory, Capabilities, Result};
 
 use crate::cases;
 use crate::harness::Harness;
+use crate::matrix::Matrix;
 
 /// One statement about a backend, and the code that checks it.
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +25,7 @@ pub struct Case {
     pub run: fn(&Harness<'_>) -> Result<()>,
 }
 
-/// How a case ended.
+/// How a case or a cell of the matrix ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The statement holds.
@@ -35,7 +36,7 @@ pub enum Outcome {
     Skipped(&'static str),
 }
 
-/// The outcome of all cases.
+/// The outcome of all cases, and of the matrix.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// The backend's name.
@@ -46,15 +47,18 @@ pub struct Report {
     pub failed: Vec<(Case, String)>,
     /// The cases that do not apply, with the capability that lacks.
     pub skipped: Vec<(Case, &'static str)>,
+    /// The combinations; `None` after [`run_where`].
+    pub matrix: Option<Matrix>,
 }
 
 impl Report {
-    /// Fails the calling test unless every case passed or was skipped.
+    /// Fails the calling test unless every case and cell passed or was skipped.
     ///
     /// # Panics
-    /// With the whole report, when a case failed.
+    /// With the whole report, when a case or a cell of the matrix failed.
     pub fn assert_passed(&self) {
-        assert!(self.failed.is_empty(), "{self}");
+        let matrix = self.matrix.as_ref().is_none_or(Matrix::passed);
+        assert!(self.failed.is_empty() && matrix, "{self}");
     }
 }
 
@@ -78,6 +82,9 @@ impl fmt::Display for Report {
                 writeln!(f, "        {line}")?;
             }
         }
+        if let Some(matrix) = &self.matrix {
+            write!(f, "\n{matrix}")?;
+        }
         Ok(())
     }
 }
@@ -87,20 +94,22 @@ pub fn cases() -> impl Iterator<Item = Case> {
     cases::ALL.iter().copied().flatten().copied()
 }
 
-/// Runs all cases, prints the report and returns it.
+/// Runs all cases and the [`matrix`](crate::matrix), prints the report and returns it.
 pub fn run(factory: &dyn BackendFactory) -> Report {
-    let report = run_where(factory, |_| true);
+    let mut report = run_where(factory, |_| true);
+    report.matrix = Some(Matrix::run(factory));
     println!("{report}");
     report
 }
 
-/// Runs the cases that `wanted` picks.
+/// Runs the cases that `wanted` picks, without the matrix.
 pub fn run_where(factory: &dyn BackendFactory, wanted: impl Fn(&Case) -> bool) -> Report {
     let mut report = Report {
         backend: factory.name().to_string(),
         passed: Vec::new(),
         failed: Vec::new(),
         skipped: Vec::new(),
+        matrix: None,
     };
     for case in cases().filter(wanted) {
         match run_case(factory, &case) {
@@ -114,12 +123,21 @@ pub fn run_where(factory: &dyn BackendFactory, wanted: impl Fn(&Case) -> bool) -
 
 /// Runs one case; a panic in it is a failure.
 pub fn run_case(factory: &dyn BackendFactory, case: &Case) -> Outcome {
-    if let Some(needed) = case.needs
+    judge(factory, case.needs, case.run)
+}
+
+/// Runs something in a world of its own, unless the backend lacks what it needs.
+pub(crate) fn judge(
+    factory: &dyn BackendFactory,
+    needs: Option<&'static str>,
+    run: impl FnOnce(&Harness<'_>) -> Result<()>,
+) -> Outcome {
+    if let Some(needed) = needs
         && !has(factory.capabilities(), needed)
     {
         return Outcome::Skipped(needed);
     }
-    match catch_unwind(AssertUnwindSafe(|| (case.run)(&Harness::new(factory)))) {
+    match catch_unwind(AssertUnwindSafe(|| run(&Harness::new(factory)))) {
         Ok(Ok(())) => Outcome::Passed,
         Ok(Err(error)) => Outcome::Failed(format!("{error:?}")),
         Err(panic) => Outcome::Failed(text_of(&*panic)),

@@ -10,7 +10,7 @@
 //! # fn main() {}
 //! ```
 //!
-//! That makes one `#[test]` per case. From code, [`conformance::run`] gives a report:
+//! That makes one `#[test]` per case, and one that shows the [`matrix`] of what the backend passes. From code, [`conformance::run`] gives a report:
 //!
 //! ```no_run
 //! # use weir_tests::reference::ReferenceBackendFactory as MyBackendFactory;
@@ -23,6 +23,7 @@
 //! | module | what it is for |
 //! |---|---|
 //! | [`conformance`] | the cases and their runner |
+//! | [`matrix`] | kind of state × TTL × snapshot × rescaling, shown as a table |
 //! | [`model`] | random programs against a plain model, with crashes and rescaling |
 //! | [`harness`] | what a case works with; useful for a backend's own tests too |
 //! | [`faults`] | a store that fails on demand |
@@ -36,6 +37,7 @@ pub mod faults;
 pub mod harness;
 pub mod latency;
 mod macros;
+pub mod matrix;
 pub mod model;
 pub mod reference;
 

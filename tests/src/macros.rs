@@ -1,6 +1,7 @@
-//! One `#[test]` per case.
+//! One `#[test]` per case, and one for the matrix.
 
-/// Expands to one `#[test]` per case, in a module per theme.
+/// Expands to one `#[test]` per case, in a module per theme, and to the test `matrix`, which runs all
+/// combinations of the [`matrix`](crate::matrix) and shows the table.
 ///
 /// Invoke it once per module, in the backend's own `tests/conformance.rs`:
 ///
@@ -18,6 +19,11 @@ macro_rules! conformance_tests {
             Box::new($factory)
         }
         $crate::__with_all_cases! { tests }
+
+        #[test]
+        fn matrix() {
+            $crate::matrix::check(&*conformance_factory());
+        }
     };
 }
 

@@ -15,7 +15,7 @@ pub(super) const CASES: &[Case] = group!["folding":
 ];
 
 /// Counts and joins texts; fails on `"bad"`, panics on `"panic"`.
-pub(super) struct Join;
+pub(crate) struct Join;
 
 impl Aggregate for Join {
     type Input = String;

@@ -23,7 +23,7 @@ mod ttl;
 mod ttl_change;
 mod ttl_clean_up;
 mod ttl_event;
-mod ttl_probe;
+pub(crate) mod ttl_probe;
 mod value;
 
 use crate::conformance::Case;

@@ -53,10 +53,7 @@ fn paths(handle: &SnapshotHandle) -> BTreeSet<&str> {
 
 /// Deletes what `gone` names and none of `kept` does, as a collector may.
 fn collect(h: &Harness<'_>, gone: &SnapshotHandle, kept: &[&SnapshotHandle]) {
-    let kept: BTreeSet<&str> = kept.iter().flat_map(|handle| paths(handle)).collect();
-    for path in paths(gone).difference(&kept) {
-        block_on(h.bare_store().delete(path)).expect("the bare store does not fail");
-    }
+    h.collect([gone], kept.iter().copied());
 }
 
 fn assert_restores(h: &Harness<'_>, handle: &SnapshotHandle, expected: &Contents) -> Result<()> {

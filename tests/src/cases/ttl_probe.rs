@@ -12,7 +12,7 @@ use crate::harness::{Harness, Store};
 
 /// The kinds of state that can have a TTL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Value,
     List,
     Map,
@@ -21,18 +21,18 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Kind; 5] =
+    pub(crate) const ALL: [Kind; 5] =
         [Kind::Value, Kind::List, Kind::Map, Kind::Reducing, Kind::Aggregating];
 
     /// Whether each written digit expires on its own.
-    pub(super) fn has_elements(self) -> bool {
+    pub(crate) fn has_elements(self) -> bool {
         matches!(self, Kind::List | Kind::Map)
     }
 }
 
 /// A state under the name `s`.
 #[derive(Debug, Clone)]
-pub(super) enum Probe {
+pub(crate) enum Probe {
     Value(ValueState<u64>),
     List(ListState<u64>),
     Map(MapState<u64, u64>),
@@ -41,11 +41,11 @@ pub(super) enum Probe {
 }
 
 impl Probe {
-    pub(super) fn open(kind: Kind, store: &mut Store, ttl: Option<Ttl>) -> Result<Self> {
+    pub(crate) fn open(kind: Kind, store: &mut Store, ttl: Option<Ttl>) -> Result<Self> {
         Self::named("s", kind, store, ttl)
     }
 
-    pub(super) fn named(
+    pub(crate) fn named(
         name: &str,
         kind: Kind,
         store: &mut Store,
@@ -74,7 +74,7 @@ impl Probe {
     }
 
     /// Writes a digit: as the value, an element, an entry under itself, or into the fold.
-    pub(super) fn write(&self, store: &mut Store, digit: u64) -> Result<()> {
+    pub(crate) fn write(&self, store: &mut Store, digit: u64) -> Result<()> {
         match self {
             Probe::Value(state) => state.set(store, &digit),
             Probe::List(state) => state.add(store, &digit),
@@ -84,8 +84,38 @@ impl Probe {
         }
     }
 
+    /// Writes a digit with a lifetime of its own, where the kind of state has such writes.
+    pub(crate) fn write_with_ttl(
+        &self,
+        store: &mut Store,
+        digit: u64,
+        lifetime: Duration,
+    ) -> Result<()> {
+        match self {
+            Probe::Value(state) => state.set_with_ttl(store, &digit, lifetime),
+            Probe::List(state) => state.add_with_ttl(store, &digit, lifetime),
+            Probe::Map(state) => state.put_with_ttl(store, &digit, &digit, lifetime),
+            Probe::Reducing(_) | Probe::Aggregating(_) => panic!("folds have one lifetime"),
+        }
+    }
+
+    /// The same with an instant.
+    pub(crate) fn write_expiring_at(
+        &self,
+        store: &mut Store,
+        digit: u64,
+        instant: Millis,
+    ) -> Result<()> {
+        match self {
+            Probe::Value(state) => state.set_expiring_at(store, &digit, instant),
+            Probe::List(state) => state.add_expiring_at(store, &digit, instant),
+            Probe::Map(state) => state.put_expiring_at(store, &digit, &digit, instant),
+            Probe::Reducing(_) | Probe::Aggregating(_) => panic!("folds have one lifetime"),
+        }
+    }
+
     /// All digits of the current key, in order.
-    pub(super) fn read(&self, store: &mut Store) -> Result<Vec<u64>> {
+    pub(crate) fn read(&self, store: &mut Store) -> Result<Vec<u64>> {
         let digits = |text: String| -> Vec<u64> {
             let text = text.rsplit(':').next().unwrap_or_default();
             text.bytes().map(|digit| u64::from(digit - b'0')).collect()
@@ -104,7 +134,7 @@ impl Probe {
         })
     }
 
-    pub(super) fn clear(&self, store: &mut Store) -> Result<()> {
+    pub(crate) fn clear(&self, store: &mut Store) -> Result<()> {
         match self {
             Probe::Value(state) => state.clear(store),
             Probe::List(state) => state.clear(store),
@@ -115,7 +145,7 @@ impl Probe {
     }
 
     /// The same state in a namespace with these encoded bytes.
-    pub(super) fn bind(&self, namespace: &[u8]) -> Self {
+    pub(crate) fn bind(&self, namespace: &[u8]) -> Self {
         match self {
             Probe::Value(state) => Probe::Value(state.bind(namespace)),
             Probe::List(state) => Probe::List(state.bind(namespace)),
@@ -127,23 +157,26 @@ impl Probe {
 }
 
 /// A lifetime of so many milliseconds.
-pub(super) fn ttl(millis: u64) -> Ttl {
+pub(crate) fn ttl(millis: u64) -> Ttl {
     Ttl::new(Duration::from_millis(millis))
 }
 
 /// The same in a time domain.
-pub(super) fn ttl_in(domain: TimeDomain, millis: u64) -> Ttl {
+pub(crate) fn ttl_in(domain: TimeDomain, millis: u64) -> Ttl {
     match domain {
         TimeDomain::Processing => ttl(millis),
         TimeDomain::Event => ttl(millis).event_time(),
     }
 }
 
-pub(super) const DOMAINS: [TimeDomain; 2] = [TimeDomain::Processing, TimeDomain::Event];
+pub(crate) const DOMAINS: [TimeDomain; 2] = [TimeDomain::Processing, TimeDomain::Event];
+
+/// How far ahead the time of the domain is that must not matter.
+pub(crate) const AHEAD: Millis = 1_000_000;
 
 /// Moves the time of a domain; that of the other one runs far ahead, which must not matter.
-pub(super) fn set_time(h: &Harness<'_>, store: &mut Store, domain: TimeDomain, now: Millis) {
-    let ahead = now + 1_000_000;
+pub(crate) fn set_time(h: &Harness<'_>, store: &mut Store, domain: TimeDomain, now: Millis) {
+    let ahead = now + AHEAD;
     match domain {
         TimeDomain::Processing => {
             h.clock().set(now);

@@ -2,6 +2,7 @@
 
 mod contents;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -9,8 +10,8 @@ use std::sync::{Arc, OnceLock};
 use opendal::Operator;
 use weir_state_api::{
     BackendFactory, CheckpointId, Clock, Codec, Environment, KeyRef, KeyedBackend, KeyedStore,
-    ManualClock, MaxParallelism, Millis, OpenRequest, Ordered, OrderedType, Result, SnapshotHandle,
-    SnapshotRequest, SnapshotTask, TokioSpawner, block_on,
+    ManualClock, MaxParallelism, Millis, ObjectRef, OpenRequest, Ordered, OrderedType, Result,
+    SnapshotHandle, SnapshotRequest, SnapshotTask, TokioSpawner, block_on,
 };
 
 use crate::faults::Faults;
@@ -221,6 +222,25 @@ impl<'f> Harness<'f> {
             .map(|store| store.snapshot(request.clone()))
             .collect::<Result<Vec<_>>>()?;
         tasks.into_iter().map(|task| block_on(task.run())).collect()
+    }
+
+    /// Deletes the objects that the handles in `gone` name and none in `kept` does, as a collector
+    /// may once a checkpoint is subsumed.
+    ///
+    /// # Panics
+    /// When the store does not delete one.
+    pub fn collect<'a>(
+        &self,
+        gone: impl IntoIterator<Item = &'a SnapshotHandle>,
+        kept: impl IntoIterator<Item = &'a SnapshotHandle>,
+    ) {
+        let objects = |handle: &'a SnapshotHandle| handle.objects.iter();
+        let paths = |object: &'a ObjectRef| object.path.as_str();
+        let kept: BTreeSet<&str> = kept.into_iter().flat_map(objects).map(paths).collect();
+        let gone: BTreeSet<&str> = gone.into_iter().flat_map(objects).map(paths).collect();
+        for path in gone.difference(&kept) {
+            block_on(self.bare_store.delete(path)).expect("the bare store does not fail");
+        }
     }
 }
 
