@@ -40,7 +40,7 @@ fn held(kind: Kind, writes: &[(Millis, u64)]) -> Vec<(Millis, u64)> {
     let last = writes.last().map_or(0, |write| write.0);
     match kind {
         Kind::Value => writes.last().copied().into_iter().collect(),
-        Kind::List | Kind::Map => writes.to_vec(),
+        Kind::List | Kind::Map | Kind::SortedMap => writes.to_vec(),
         Kind::Reducing | Kind::Aggregating => {
             writes.iter().map(|&(_, digit)| (last, digit)).collect()
         }

@@ -66,9 +66,9 @@ fn steps_keep_their_budget_and_reach_everything(h: &Harness<'_>) -> Result<()> {
             store.at(&format!("{number}"))?;
             let digits = if number == 7 && kind.has_elements() { 700 } else { 2 };
             for digit in 0..digits {
-                match (&probe, kind) {
-                    (Probe::Map(map), _) => map.put(&mut store, &digit, &digit)?,
-                    (_, Kind::List) if number == 7 => probe.write(&mut store, 1)?,
+                match kind {
+                    Kind::Map | Kind::SortedMap => probe.write(&mut store, digit)?,
+                    Kind::List if number == 7 => probe.write(&mut store, 1)?,
                     _ => probe.write(&mut store, digit % 2)?,
                 }
             }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use weir_state_api::{
-    AggregatingState, Bind, ListState, MapState, Millis, Native, Ordered, ReducingState, Result,
-    TimeDomain, Ttl, ValueState,
+    AggregatingState, Bind, ListState, MapState, Millis, Native, Order, Ordered, ReducingState,
+    Result, SortedMapState, TimeDomain, Ttl, ValueState,
 };
 
 use super::folding::Join;
@@ -16,17 +16,18 @@ pub(crate) enum Kind {
     Value,
     List,
     Map,
+    SortedMap,
     Reducing,
     Aggregating,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 5] =
-        [Kind::Value, Kind::List, Kind::Map, Kind::Reducing, Kind::Aggregating];
+    pub(crate) const ALL: [Kind; 6] =
+        [Kind::Value, Kind::List, Kind::Map, Kind::SortedMap, Kind::Reducing, Kind::Aggregating];
 
     /// Whether each written digit expires on its own.
     pub(crate) fn has_elements(self) -> bool {
-        matches!(self, Kind::List | Kind::Map)
+        matches!(self, Kind::List | Kind::Map | Kind::SortedMap)
     }
 }
 
@@ -36,6 +37,7 @@ pub(crate) enum Probe {
     Value(ValueState<u64>),
     List(ListState<u64>),
     Map(MapState<u64, u64>),
+    SortedMap(SortedMapState<u64, u64>),
     Reducing(ReducingState<u64>),
     Aggregating(AggregatingState<Join>),
 }
@@ -62,6 +64,8 @@ impl Probe {
             (Kind::Map, Some(ttl)) => {
                 Probe::Map(store.with_ttl(ttl).map_with(name, Ordered, Native)?)
             }
+            (Kind::SortedMap, None) => Probe::SortedMap(store.sorted_map(name)?),
+            (Kind::SortedMap, Some(ttl)) => Probe::SortedMap(store.with_ttl(ttl).sorted_map(name)?),
             (Kind::Reducing, None) => Probe::Reducing(store.reducing(name, digits)?),
             (Kind::Reducing, Some(ttl)) => {
                 Probe::Reducing(store.with_ttl(ttl).reducing(name, digits)?)
@@ -79,6 +83,7 @@ impl Probe {
             Probe::Value(state) => state.set(store, &digit),
             Probe::List(state) => state.add(store, &digit),
             Probe::Map(state) => state.put(store, &digit, &digit),
+            Probe::SortedMap(state) => state.put(store, &digit, &digit),
             Probe::Reducing(state) => state.add(store, digit).wait().map(drop),
             Probe::Aggregating(state) => state.add(store, digit.to_string()).wait().map(drop),
         }
@@ -95,6 +100,7 @@ impl Probe {
             Probe::Value(state) => state.set_with_ttl(store, &digit, lifetime),
             Probe::List(state) => state.add_with_ttl(store, &digit, lifetime),
             Probe::Map(state) => state.put_with_ttl(store, &digit, &digit, lifetime),
+            Probe::SortedMap(state) => state.put_with_ttl(store, &digit, &digit, lifetime),
             Probe::Reducing(_) | Probe::Aggregating(_) => panic!("folds have one lifetime"),
         }
     }
@@ -110,6 +116,7 @@ impl Probe {
             Probe::Value(state) => state.set_expiring_at(store, &digit, instant),
             Probe::List(state) => state.add_expiring_at(store, &digit, instant),
             Probe::Map(state) => state.put_expiring_at(store, &digit, &digit, instant),
+            Probe::SortedMap(state) => state.put_expiring_at(store, &digit, &digit, instant),
             Probe::Reducing(_) | Probe::Aggregating(_) => panic!("folds have one lifetime"),
         }
     }
@@ -127,6 +134,13 @@ impl Probe {
                 let entries = state.entries(store).wait()?;
                 entries.map(|entry| entry.map(|(key, _)| key)).collect::<Result<_>>()?
             }
+            Probe::SortedMap(state) => {
+                let entries = state.range(store, .., Order::Descending).wait()?;
+                let mut digits: Vec<u64> =
+                    entries.map(|entry| entry.map(|(key, _)| key)).collect::<Result<_>>()?;
+                digits.reverse();
+                digits
+            }
             Probe::Reducing(state) => {
                 state.get(store).wait()?.map(|n| digits(n.to_string())).unwrap_or_default()
             }
@@ -139,6 +153,7 @@ impl Probe {
             Probe::Value(state) => state.clear(store),
             Probe::List(state) => state.clear(store),
             Probe::Map(state) => state.clear(store),
+            Probe::SortedMap(state) => state.clear(store),
             Probe::Reducing(state) => state.clear(store),
             Probe::Aggregating(state) => state.clear(store),
         }
@@ -150,6 +165,7 @@ impl Probe {
             Probe::Value(state) => Probe::Value(state.bind(namespace)),
             Probe::List(state) => Probe::List(state.bind(namespace)),
             Probe::Map(state) => Probe::Map(state.bind(namespace)),
+            Probe::SortedMap(state) => Probe::SortedMap(state.bind(namespace)),
             Probe::Reducing(state) => Probe::Reducing(state.bind(namespace)),
             Probe::Aggregating(state) => Probe::Aggregating(state.bind(namespace)),
         }

@@ -18,6 +18,8 @@ pub enum Kind {
     List,
     /// A map; each entry expires on its own.
     Map,
+    /// A map whose order is part of its contract, read from the end.
+    SortedMap,
     /// A value that added ones are combined with.
     Reducing,
     /// An accumulator that values are folded into.
@@ -28,13 +30,20 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, in the order of the table.
-    pub const ALL: &[Kind] =
-        &[Kind::Value, Kind::List, Kind::Map, Kind::Reducing, Kind::Aggregating, Kind::Timers];
+    pub const ALL: &[Kind] = &[
+        Kind::Value,
+        Kind::List,
+        Kind::Map,
+        Kind::SortedMap,
+        Kind::Reducing,
+        Kind::Aggregating,
+        Kind::Timers,
+    ];
 
     /// Whether the interface offers this TTL for this kind.
     pub fn can_have(self, ttl: TtlMode) -> bool {
         match self {
-            Kind::Value | Kind::List | Kind::Map => true,
+            Kind::Value | Kind::List | Kind::Map | Kind::SortedMap => true,
             Kind::Reducing | Kind::Aggregating => ttl != TtlMode::PerWrite,
             Kind::Timers => ttl == TtlMode::None,
         }
@@ -46,6 +55,7 @@ impl Kind {
             Kind::Value => Some(ttl_probe::Kind::Value),
             Kind::List => Some(ttl_probe::Kind::List),
             Kind::Map => Some(ttl_probe::Kind::Map),
+            Kind::SortedMap => Some(ttl_probe::Kind::SortedMap),
             Kind::Reducing => Some(ttl_probe::Kind::Reducing),
             Kind::Aggregating => Some(ttl_probe::Kind::Aggregating),
             Kind::Timers => None,
@@ -59,6 +69,7 @@ impl fmt::Display for Kind {
             Kind::Value => "value",
             Kind::List => "list",
             Kind::Map => "map",
+            Kind::SortedMap => "sorted map",
             Kind::Reducing => "reducing",
             Kind::Aggregating => "aggregating",
             Kind::Timers => "timers",

@@ -3,7 +3,9 @@
 //! With a TTL of 100, a third of the places has expired before the snapshot at 1,105, another third
 //! by the restore at 1,160, and the rest lives until 1,190 and longer.
 
-use weir_state_api::{Notification, Result, SnapshotHandle, SnapshotKind, SnapshotTask, block_on};
+use weir_state_api::{
+    Millis, Notification, Result, SnapshotHandle, SnapshotKind, SnapshotTask, block_on,
+};
 
 use super::Cell;
 use super::axes::SnapshotMode;
@@ -15,6 +17,8 @@ use crate::harness::Harness;
 const KEYS: u32 = 36;
 /// These and the ones that come later.
 pub(super) const ALL_KEYS: u32 = 48;
+/// When the first third has expired.
+const SNAPSHOT_AT: Millis = 1_105;
 
 pub(super) fn run(h: &Harness<'_>, cell: &Cell) -> Result<()> {
     let model = Model::new(cell.kind, cell.ttl);
@@ -31,7 +35,7 @@ pub(super) fn run(h: &Harness<'_>, cell: &Cell) -> Result<()> {
     };
     job.set_time(1_095);
     change(&mut job)?;
-    job.set_time(1_105);
+    job.set_time(SNAPSHOT_AT);
     let expected = job.model.clone();
     let kind = match cell.snapshot {
         SnapshotMode::Checkpoint | SnapshotMode::Incremental => SnapshotKind::Checkpoint,
@@ -50,6 +54,7 @@ pub(super) fn run(h: &Harness<'_>, cell: &Cell) -> Result<()> {
     }
 
     let mut job = Job::open(h, cell, cell.rescale.to, &handles, expected, 1_160)?;
+    job.check_restored_watermark(SNAPSHOT_AT);
     job.check("after the restore")?;
     if let Some(deadline) = job.model.last_deadline() {
         job.set_time(deadline - 1);

@@ -40,7 +40,7 @@ fn due(digit: u64) -> Millis {
 }
 
 impl<'h, 'f> Job<'h, 'f> {
-    /// Instances restored from `handles` at a time, which must hold what `model` does then.
+    /// Instances restored from `handles`, which must hold what `model` does at that time.
     pub(super) fn open(
         h: &'h Harness<'f>,
         cell: &Cell,
@@ -147,6 +147,16 @@ impl<'h, 'f> Job<'h, 'f> {
 
     pub(super) fn notify(&mut self, news: Notification) -> Result<()> {
         self.instances.iter_mut().try_for_each(|instance| instance.store.notify(news))
+    }
+
+    /// In event time, the time of the snapshot is part of what is restored.
+    pub(super) fn check_restored_watermark(&self, expected: Millis) {
+        if self.ttl.domain() == TimeDomain::Event {
+            for instance in &self.instances {
+                let found = instance.store.restored_watermark();
+                assert_eq!(found, Some(expected), "the restored watermark");
+            }
+        }
     }
 
     /// Reads everything and holds it against the model.

@@ -59,14 +59,16 @@ impl Model {
         match self.kind {
             Kind::Value => elements.clear(),
             Kind::List => {}
-            Kind::Map | Kind::Timers => elements.retain(|element| element.digit != digit),
+            Kind::Map | Kind::SortedMap | Kind::Timers => {
+                elements.retain(|element| element.digit != digit)
+            }
             // One value with one stamp.
             Kind::Reducing | Kind::Aggregating => {
                 elements.iter_mut().for_each(|element| element.deadline = deadline);
             }
         }
         elements.push(Element { digit, deadline });
-        if matches!(self.kind, Kind::Map | Kind::Timers) {
+        if matches!(self.kind, Kind::Map | Kind::SortedMap | Kind::Timers) {
             elements.sort_by_key(|element| element.digit);
         }
     }
