@@ -60,7 +60,7 @@ impl Model {
             Kind::Value => elements.clear(),
             Kind::List => {}
             Kind::Map | Kind::SortedMap | Kind::Timers => {
-                elements.retain(|element| element.digit != digit)
+                elements.retain(|element| element.digit != digit);
             }
             // One value with one stamp.
             Kind::Reducing | Kind::Aggregating => {
