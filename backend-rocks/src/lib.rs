@@ -11,7 +11,8 @@
 //! The whole crate is behind the feature `rocksdb`, because that compiles RocksDB: it needs a C++
 //! compiler and libclang, and half an hour on two cores.
 //!
-//! ```
+#![cfg_attr(feature = "rocksdb", doc = "```")]
+#![cfg_attr(not(feature = "rocksdb"), doc = "```ignore")]
 //! use weir_backend_rocks::{RocksBackendFactory, RocksMemory, RocksOptions};
 //! use weir_state_api::{CheckpointId, KeyedStore, SnapshotRequest, block_on};
 //!
