@@ -10,7 +10,7 @@ use bytes::Bytes;
 use opendal::Writer;
 use weir_state_api::ttl::Verdict;
 use weir_state_api::{
-    Environment, Error, KeyGroup, ObjectRef, Result, SnapshotHandle, Spawned, StateDescriptor,
+    Environment, Error, KeyGroup, ObjectRef, Result, SnapshotHandle, StateDescriptor,
 };
 
 use super::bytes::corrupt;
@@ -65,8 +65,8 @@ pub(crate) struct Written {
 
 /// The asynchronous part of a snapshot.
 ///
-/// Encoding is work for the CPU: it is done piece by piece, each while the one before is written to
-/// the store, and gives way to other tasks in between. When it fails the writer is aborted; when it is dropped
+/// Encoding is work for the CPU: it is done between two writes to the store, one piece at a time,
+/// and gives way to other tasks after each. When it fails the writer is aborted; when it is dropped
 /// in the middle, the store may be left with an unfinished upload, never with a named object.
 pub(crate) async fn write_snapshot(
     pinned: PinnedInstance,
@@ -118,9 +118,7 @@ async fn write_object(
         Ok(false) => return Ok(None),
         Err(error) => {
             // The first error is the one to report; what the abort says adds nothing.
-            if let Target::Writing(last) = upload.target
-                && let Ok(mut writer) = last.await
-            {
+            if let Target::Writing(mut writer) = upload.target {
                 drop(writer.abort().await);
             }
             return Err(error);
@@ -145,8 +143,8 @@ async fn write_object(
 enum Target {
     /// Not opened before the first piece: an increment may turn out to be empty.
     Unopened,
-    /// The last piece is on its way, while the next one is encoded.
-    Writing(Spawned<Writer>),
+    /// Open.
+    Writing(Writer),
     /// Closed or failed.
     Done,
 }
@@ -199,12 +197,11 @@ impl Upload {
         let offset = self.flushed + self.buffer.len() as u64;
         self.buffer.extend_from_slice(&footer.encode(offset));
         self.flush().await?;
-        if let Target::Writing(last) = std::mem::replace(&mut self.target, Target::Done) {
-            let mut writer = last.await?;
-            if let Err(error) = writer.close().await {
-                drop(writer.abort().await);
-                return Err(Error::store("complete", &self.path, error));
-            }
+        if let Target::Writing(mut writer) = std::mem::replace(&mut self.target, Target::Done)
+            && let Err(error) = writer.close().await
+        {
+            drop(writer.abort().await);
+            return Err(Error::store("complete", &self.path, error));
         }
         Ok(true)
     }
@@ -305,29 +302,25 @@ impl Upload {
         Ok(())
     }
 
-    /// Hands the piece over, once the one before is written.
+    /// Writes the piece. Not while the next one is encoded: a snapshot would take a second core from
+    /// the stream, and be done no sooner where the disk is the limit.
     async fn flush(&mut self) -> Result<()> {
         let piece = Bytes::from(std::mem::take(&mut self.buffer));
         self.crc32.update(&piece);
         self.flushed += piece.len() as u64;
         let path = self.path.clone();
         let mut writer = match std::mem::replace(&mut self.target, Target::Done) {
-            Target::Writing(last) => last.await?,
+            Target::Writing(writer) => writer,
             Target::Unopened | Target::Done => {
                 let opened = self.environment.store.writer(&path).await;
                 opened.map_err(|error| Error::store("create", &path, error))?
             }
         };
-        let spawner = &*self.environment.spawner;
-        self.target = Target::Writing(Spawned::future(spawner, async move {
-            match writer.write(piece).await {
-                Ok(()) => Ok(writer),
-                Err(error) => {
-                    drop(writer.abort().await);
-                    Err(Error::store("write", &path, error))
-                }
-            }
-        }));
+        if let Err(error) = writer.write(piece).await {
+            drop(writer.abort().await);
+            return Err(Error::store("write", &path, error));
+        }
+        self.target = Target::Writing(writer);
         Ok(())
     }
 }
