@@ -59,7 +59,7 @@ fn only_the_retained_checkpoints_stay_in_the_store() {
     let storage = tempfile::tempdir().unwrap();
     let location = storage.path().to_str().unwrap();
     let opened = Storage::open(location).unwrap();
-    let graph = count_job(numbers(2, 5_000), Trap::at(&[3_000]), VecSink::default());
+    let graph = count_job(numbers(2, 20_000), Trap::at(&[3_000]), VecSink::default());
     let mut config = config(2, &opened);
     config.checkpoints.retained = 3;
     let report = weir_runtime::run(&graph, config).unwrap();
