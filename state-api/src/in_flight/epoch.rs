@@ -206,17 +206,26 @@ where
                 (Key::from_ref(timer.key), timer.time, timer.namespace.to_vec())
             }
         };
+        let mut put_back = || {
+            let (queue, key) = (timers.slot.state, key.as_ref());
+            backend.register_timer(&TimerRef { queue, time, key, namespace: &namespace })
+        };
         if let Some(lane) = self.lanes.of_key(key.as_ref()) {
             // A record or timer of the key that still runs may delete this one, or register one before
             // it: until it is done, this one has not been polled.
-            let (queue, key) = (timers.slot.state, key.as_ref());
-            backend.register_timer(&TimerRef { queue, time, key, namespace: &namespace })?;
+            put_back()?;
             self.blocked_timer = self.lanes.get(lane).ticket.map(|ticket| (lane, ticket.sequence));
             return Ok(Firing::Wait);
         }
+        let typed = self.keys.codec.decode(key.as_ref().bytes());
+        let (typed, fired) = match (typed, timers.codec.decode(&namespace)) {
+            (Ok(typed), Ok(fired)) => (typed, fired),
+            (Err(error), _) | (_, Err(error)) => {
+                // It cannot be delivered, and it must not be lost.
+                return put_back().and(Err(timers.slot.blame(error)));
+            }
+        };
         drop(shared);
-        let fired = timers.codec.decode(&namespace).map_err(|error| timers.slot.blame(error))?;
-        let typed = self.keys.codec.decode(key.as_ref().bytes())?;
         let record = record(typed, FiredTimer { time, namespace: fired });
         self.reenter(&key, record);
         Ok(Firing::Started)

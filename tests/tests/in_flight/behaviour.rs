@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use weir_state_api::{
-    Admission, ErrorKind, InFlight, InFlightLimits, KeyGroup, KeyedStore, RecordOperator,
-    RecordState, Result, StateAccess, TimerState, ValueState, block_on,
+    Address, Admission, ErrorKind, InFlight, InFlightLimits, KeyGroup, KeyRef, KeyedStore,
+    MaxParallelism, NextTimer, RecordOperator, RecordState, Result, StateAccess, StateId, TimerRef,
+    TimerState, ValueState, block_on,
 };
 use weir_tests::latency::{Latency, LatencyFactory};
 use weir_tests::reference::ReferenceBackendFactory;
@@ -65,22 +66,15 @@ impl RecordOperator for Operator {
             Do::OtherKey => {
                 let mut address = None;
                 state.with(|scope| {
-                    let key = weir_state_api::KeyRef::with_group(b"other", KeyGroup(0))?;
-                    let at = weir_state_api::Address {
-                        state: weir_state_api::StateId(0),
-                        key,
-                        namespace: &[],
-                        map_key: &[],
-                    };
+                    let key = KeyRef::with_group(b"other", KeyGroup(0))?;
+                    let at = Address { state: StateId(0), key, namespace: &[], map_key: &[] };
                     address = Some(scope.backend.put(&at, b"mine now"));
                     Ok(())
                 })?;
                 address.unwrap()?;
             }
             Do::PollTimers => {
-                state.with(|scope| {
-                    scope.backend.poll_timer(weir_state_api::StateId(1), 0).map(drop)
-                })?;
+                state.with(|scope| scope.backend.poll_timer(StateId(1), 0).map(drop))?;
             }
             Do::CountEightTimes => {
                 for _ in 0..8 {
@@ -362,6 +356,30 @@ fn a_watermark_waits_for_the_records_before_it_and_fires_each_timer_once() {
     assert_eq!(of_key_0, [4, 5]);
     fired.sort_unstable();
     assert_eq!(fired, [3, 4, 5]);
+}
+
+#[test]
+fn a_timer_that_does_not_decode_is_an_error_and_stays() {
+    let latency = Latency::seeded(1).with_hits(100);
+    let mut executor = executor(&latency, InFlightLimits::default());
+    let timers = executor.operator().timers.clone();
+    let queue = executor
+        .with_store(|store| {
+            let known = store.backend().states();
+            let (queue, _) = known.iter().find(|(_, state)| state.name == "timers").unwrap();
+            let key = KeyRef::new(&[0; 8], MaxParallelism::default())?;
+            let timer = TimerRef { queue: *queue, time: 5, key, namespace: b"no unit" };
+            store.backend().register_timer(&timer)?;
+            Ok(*queue)
+        })
+        .unwrap();
+    for _ in 0..2 {
+        let error =
+            executor.wait_timers(&timers, 10, |_, timer| Do::Fired(timer.time)).unwrap_err();
+        assert_eq!((error.kind(), error.state_name()), (ErrorKind::Corrupt, Some("timers")));
+    }
+    let next = executor.with_store(|store| store.backend().next_timer(queue)).unwrap();
+    assert_eq!(next, NextTimer::At(5));
 }
 
 #[test]
