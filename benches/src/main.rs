@@ -3,12 +3,14 @@
 //! ```text
 //! cargo run --release -p weir-benches -- micro       # state access against raw collections
 //! cargo run --release -p weir-benches -- micro --peers raw,flink    # and against Apache Flink
+//! cargo run --release -p weir-benches -- in-flight   # records in flight against one after the other
 //! cargo run --release -p weir-benches -- snapshot    # how long a snapshot holds the writer
 //! cargo run --release -p weir-benches -- runtime     # source, key_by, count, sink
 //! ```
 
 mod backends;
 mod clock;
+mod in_flight;
 mod interrupt;
 mod machine;
 mod measure;
@@ -38,6 +40,8 @@ use peers::flink::{FlinkBackend, FlinkInstall};
 enum Suite {
     /// Single state accesses (workload W1), against raw collections and peers.
     Micro,
+    /// Many records in flight, against one after the other.
+    InFlight,
     /// The synchronous part of a snapshot, and the whole of it.
     Snapshot,
     /// Records through the runtime.
@@ -127,6 +131,10 @@ fn run(options: &Options) -> Result<bool> {
     if chosen(Suite::Micro) {
         let settings = micro_settings(options, &mut recorder);
         micro::run(&mut recorder, &settings)?;
+    }
+    if chosen(Suite::InFlight) {
+        let (keys, slow_reads) = if quick { (5_000, 50) } else { (500_000, 1_000) };
+        in_flight::run(&mut recorder, keys, slow_reads)?;
     }
     if chosen(Suite::Snapshot) {
         let sizes = if quick {
