@@ -168,9 +168,9 @@ fn an_unreadable_checkpoint_protects_what_it_may_name() {
 /// One step of a job whose store fails now and then.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// Two may run at a time.
-    Begin,
-    /// Of the running one: writes its objects, some of them shared with a base.
+    /// Two may run at a time. It builds on one of the complete checkpoints that it may.
+    Begin(u8),
+    /// Writes the objects of a running one, some of them shared with its base.
     Complete(prop::sample::Index, u8),
     Abort(prop::sample::Index),
     /// Deletes what is due; the `n`th deletion fails.
@@ -184,7 +184,7 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let fails = || prop::option::weighted(0.3, 0_u8..6);
     let step = prop_oneof![
-        4 => Just(Step::Begin),
+        4 => any::<u8>().prop_map(Step::Begin),
         4 => (any::<prop::sample::Index>(), any::<u8>())
             .prop_map(|(which, seed)| Step::Complete(which, seed)),
         1 => any::<prop::sample::Index>().prop_map(Step::Abort),
@@ -200,7 +200,8 @@ struct World {
     store: BTreeSet<String>,
     registry: ObjectRegistry,
     complete: BTreeMap<CheckpointId, Vec<ObjectRef>>,
-    running: Vec<(CheckpointId, CheckpointId)>,
+    /// With what each builds on, chosen when it began.
+    running: Vec<(CheckpointId, Vec<ObjectRef>)>,
     retained: usize,
     next: u64,
 }
@@ -219,14 +220,17 @@ impl World {
 
     fn step(&mut self, step: Step) {
         match step {
-            Step::Begin if self.running.len() < 2 => {
+            Step::Begin(seed) if self.running.len() < 2 => {
                 let reuse_from = self.registry.begin(id(self.next));
-                self.running.push((id(self.next), reuse_from));
+                let bases: Vec<_> = self.complete.range(reuse_from..).collect();
+                let base = bases.get(usize::from(seed) % bases.len().max(1));
+                let base = base.map_or_else(Vec::new, |(_, objects)| (*objects).clone());
+                self.running.push((id(self.next), base));
                 self.next += 1;
             }
             Step::Complete(which, seed) if !self.running.is_empty() => {
-                let (id, reuse_from) = self.running.remove(which.index(self.running.len()));
-                let objects = self.write(id, reuse_from, seed);
+                let (id, base) = self.running.remove(which.index(self.running.len()));
+                let objects = self.write(id, &base, seed);
                 self.registry.admit(id, &objects, origin).unwrap();
                 self.registry.complete(id, &objects);
                 self.store.insert(format!("chk-{id}/record"));
@@ -236,24 +240,21 @@ impl World {
                 old.into_iter().for_each(|id| self.registry.subsume(id));
             }
             Step::Abort(which) if !self.running.is_empty() => {
-                let (id, reuse_from) = self.running.remove(which.index(self.running.len()));
-                self.write(id, reuse_from, 0);
+                let (id, base) = self.running.remove(which.index(self.running.len()));
+                self.write(id, &base, 0);
                 self.registry.abort(id);
             }
             Step::Release(fails_at) => self.release(fails_at),
             Step::Sweep(fails_at) => self.sweep(fails_at),
             Step::Restart => self.restart(),
-            Step::Begin | Step::Complete(..) | Step::Abort(_) => {}
+            Step::Begin(_) | Step::Complete(..) | Step::Abort(_) => {}
         }
     }
 
-    /// The objects of one checkpoint: own ones, and some of any complete one it may build on.
-    fn write(&mut self, id: CheckpointId, reuse_from: CheckpointId, seed: u8) -> Vec<ObjectRef> {
-        let bases: Vec<_> = self.complete.range(reuse_from..).map(|(_, objects)| objects).collect();
-        let base = bases.get(usize::from(seed) % bases.len().max(1));
+    /// The objects of one checkpoint: own ones, and some of its base.
+    fn write(&mut self, id: CheckpointId, base: &[ObjectRef], seed: u8) -> Vec<ObjectRef> {
         let mut objects: Vec<_> = base
-            .into_iter()
-            .flat_map(|objects| objects.iter())
+            .iter()
             .filter(|object| object.shared)
             .enumerate()
             .filter(|(index, _)| seed >> (index % 8) & 1 == 1)
@@ -261,7 +262,8 @@ impl World {
             .collect();
         objects.push(object(&format!("chk-{id}/own")));
         objects.push(object(&format!("shared-{id}/new")).shared());
-        self.store.extend(objects.iter().map(|object| object.path.clone()));
+        let made = objects[objects.len() - 2..].iter();
+        self.store.extend(made.map(|object| object.path.clone()));
         objects
     }
 
@@ -310,8 +312,8 @@ impl World {
 
     fn restart(&mut self) {
         // What was being written stays behind half-way.
-        for (id, reuse_from) in std::mem::take(&mut self.running) {
-            self.write(id, reuse_from, 0);
+        for (id, base) in std::mem::take(&mut self.running) {
+            self.write(id, &base, 0);
         }
         self.registry = ObjectRegistry::new(id(self.next));
         for (&id, objects) in &self.complete {
