@@ -1,0 +1,1 @@
+//! The bytes of table files and manifests.

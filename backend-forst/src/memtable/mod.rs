@@ -1,0 +1,1 @@
+//! What is written and not yet in a table.

@@ -1,0 +1,1 @@
+//! Objects and the caches in front of them.
