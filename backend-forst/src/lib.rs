@@ -8,3 +8,5 @@ mod format;
 mod lsm;
 mod memtable;
 mod store;
+
+pub use store::RequestLimits;

@@ -1,0 +1,162 @@
+//! Memory for what is written and not yet in a table, one budget for all instances of a process.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::traffic::Counter;
+
+/// How much memory memtables take, and how much they should.
+///
+/// Nobody waits here: an instance accounts for what it holds, asks whether that is too much, and if so
+/// freezes a memtable or waits for one to be flushed. So the budget is exceeded by what is written in
+/// between, never without being seen.
+#[derive(Debug)]
+pub(crate) struct MemtableBudget {
+    limit: u64,
+    used: AtomicU64,
+    accounts: AtomicU64,
+    /// How often somebody had to wait for a flush.
+    pub(crate) stalls: Counter,
+}
+
+impl MemtableBudget {
+    pub(crate) fn new(limit: u64) -> Arc<Self> {
+        Arc::new(MemtableBudget {
+            limit,
+            used: AtomicU64::new(0),
+            accounts: AtomicU64::new(0),
+            stalls: Counter::default(),
+        })
+    }
+
+    /// An account for one instance, still empty.
+    pub(crate) fn account(self: &Arc<Self>) -> MemtableAccount {
+        self.accounts.fetch_add(1, Ordering::Relaxed);
+        MemtableAccount(self.permit(0))
+    }
+
+    fn permit(self: &Arc<Self>, bytes: u64) -> MemtablePermit {
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+        MemtablePermit { budget: Arc::clone(self), bytes }
+    }
+
+    /// The limit in bytes.
+    pub(crate) fn limit_bytes(&self) -> u64 {
+        self.limit
+    }
+
+    /// What all instances hold.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Whether all instances together hold more than they should.
+    pub(crate) fn is_exceeded(&self) -> bool {
+        self.used_bytes() > self.limit
+    }
+
+    /// What one instance may hold if all are to have the same.
+    fn fair_share(&self) -> u64 {
+        self.limit / self.accounts.load(Ordering::Relaxed).max(1)
+    }
+}
+
+/// What one instance holds in its active memtables.
+#[derive(Debug)]
+pub(crate) struct MemtableAccount(MemtablePermit);
+
+impl MemtableAccount {
+    /// Accounts for `bytes` in all.
+    #[inline]
+    pub(crate) fn set(&mut self, bytes: u64) {
+        let permit = &mut self.0;
+        let used = &permit.budget.used;
+        match bytes.checked_sub(permit.bytes) {
+            Some(more) => used.fetch_add(more, Ordering::Relaxed),
+            None => used.fetch_sub(permit.bytes - bytes, Ordering::Relaxed),
+        };
+        permit.bytes = bytes;
+    }
+
+    /// Whether this instance should freeze what it holds: the budget is exceeded, and it has half of
+    /// its fair share or more. One that holds little would only make tiny tables.
+    pub(crate) fn should_freeze(&self) -> bool {
+        let MemtablePermit { budget, bytes } = &self.0;
+        budget.is_exceeded() && *bytes >= budget.fair_share() / 2
+    }
+
+    /// What is held so far goes with a frozen memtable, until that is flushed; the account is empty.
+    pub(crate) fn freeze(&mut self) -> MemtablePermit {
+        let budget = Arc::clone(&self.0.budget);
+        std::mem::replace(&mut self.0, budget.permit(0))
+    }
+
+    /// The budget it draws on.
+    pub(crate) fn budget(&self) -> &Arc<MemtableBudget> {
+        &self.0.budget
+    }
+}
+
+impl Drop for MemtableAccount {
+    fn drop(&mut self) {
+        self.0.budget.accounts.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Memory that a memtable takes; given back when this is dropped.
+#[derive(Debug)]
+pub(crate) struct MemtablePermit {
+    budget: Arc<MemtableBudget>,
+    bytes: u64,
+}
+
+impl MemtablePermit {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for MemtablePermit {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_counts_until_it_is_flushed() {
+        let budget = MemtableBudget::new(100);
+        let mut account = budget.account();
+        account.set(70);
+        account.set(60);
+        let frozen = account.freeze();
+        assert_eq!((frozen.bytes(), budget.used_bytes()), (60, 60));
+        account.set(50);
+        assert!(budget.is_exceeded());
+        drop(frozen);
+        assert_eq!(budget.used_bytes(), 50);
+        drop(account);
+        assert_eq!((budget.used_bytes(), budget.is_exceeded()), (0, false));
+    }
+
+    #[test]
+    fn those_who_hold_little_do_not_freeze_for_others() {
+        let budget = MemtableBudget::new(100);
+        let (mut large, mut small) = (budget.account(), budget.account());
+        large.set(90);
+        small.set(10);
+        assert!(!large.should_freeze() && !small.should_freeze());
+        small.set(11);
+        assert!(large.should_freeze() && !small.should_freeze());
+        // All of it is being flushed: who writes on reaches the share soon enough.
+        let frozen = large.freeze();
+        assert!(!large.should_freeze() && budget.is_exceeded());
+        small.set(25);
+        assert!(small.should_freeze());
+        drop(frozen);
+        assert!(!small.should_freeze());
+    }
+}
