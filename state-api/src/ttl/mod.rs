@@ -17,11 +17,13 @@
 //! | `elements.rs` | the framed elements of lists |
 //! | `sweep.rs` | stored bytes without what has expired |
 //! | `convert.rs` | stored bytes under another TTL |
+//! | `expiry.rs` | when stored bytes are over |
 
 mod clock;
 mod config;
 mod convert;
 mod elements;
+mod expiry;
 mod stamp;
 mod sweep;
 
@@ -30,5 +32,6 @@ pub use clock::{EventTime, TtlClock, TtlTime};
 pub use config::{StateTtl, TimeDomain, Ttl};
 pub use convert::convert;
 pub(crate) use elements::{Elements, cut_short, write_element};
+pub use expiry::expiry;
 pub use stamp::{NEVER, STAMP_LEN, Stamp};
 pub use sweep::{Verdict, is_live, sweep};
