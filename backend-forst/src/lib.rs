@@ -9,4 +9,5 @@ mod lsm;
 mod memtable;
 mod store;
 
+pub use format::Compression;
 pub use store::RequestLimits;

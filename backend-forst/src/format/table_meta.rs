@@ -1,0 +1,132 @@
+//! An opened table: everything but its blocks, in memory.
+
+use weir_state_api::{Result, StateId};
+
+use super::block::BlockPlace;
+use super::filter::Filter;
+use super::footer::Footer;
+use super::index::Index;
+use super::properties::TableProperties;
+use super::range_deletes::RangeDeletes;
+use super::wire::{Decoder, corrupt};
+
+/// Where the end of a table is, which is read to open it, and which table it is. Stands in manifests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MetaPlace {
+    /// Its first byte in the file: the end of the blocks.
+    pub(crate) offset: u64,
+    /// How many bytes there are from there to the end of the file.
+    pub(crate) length: u32,
+    /// Their checksum, which also stands in them.
+    pub(crate) crc32: u32,
+}
+
+impl MetaPlace {
+    /// The length of the whole file.
+    pub(crate) fn file_len(&self) -> u64 {
+        self.offset + u64::from(self.length)
+    }
+}
+
+/// Everything that is read when a table is opened.
+#[derive(Debug)]
+pub(crate) struct TableMeta {
+    properties: TableProperties,
+    filter: Filter,
+    index: Index,
+    range_deletes: RangeDeletes,
+}
+
+impl TableMeta {
+    /// Reads the end of the file `origin`, at `place`.
+    ///
+    /// # Errors
+    /// [`Corrupt`](weir_state_api::ErrorKind::Corrupt) when it is damaged or the end of another
+    /// table; [`Incompatible`](weir_state_api::ErrorKind::Incompatible) when a later version has
+    /// written it.
+    pub(crate) fn decode(tail: &[u8], place: &MetaPlace, origin: &str) -> Result<Self> {
+        let damaged = |what: &str| corrupt(origin, format!("the end of the table {what}"));
+        if tail.len() != place.length as usize {
+            let what = format!("has {} bytes, {} are expected", tail.len(), place.length);
+            return Err(damaged(&what));
+        }
+        let (footer, parts, crc32) = Footer::open(tail, origin)?;
+        if crc32 != place.crc32 || footer.blocks_len != place.offset {
+            return Err(damaged("is intact, but that of another table than is named"));
+        }
+        let mut decoder = Decoder::new(parts, origin);
+        let filter = Filter::decode(decoder.take(footer.filter_len.into())?, origin)?;
+        let index = decoder.take(footer.index_len.into())?;
+        let index = Index::decode(index, footer.blocks_len, origin)?;
+        let range_deletes = decoder.take(footer.range_deletes_len.into())?;
+        let range_deletes = RangeDeletes::decode(range_deletes, origin)?;
+        let mut inner = Decoder::new(decoder.take(footer.properties_len.into())?, origin);
+        let properties = TableProperties::decode(&mut inner)?;
+        inner.finish("properties")?;
+        decoder.finish("parts of the table")?;
+        if properties.range_deletes != range_deletes.len() as u64
+            || properties.states.is_empty() != (index.block_count() == 0)
+        {
+            return Err(damaged("has properties of another table"));
+        }
+        Ok(TableMeta { properties, filter, index, range_deletes })
+    }
+
+    /// What is in it.
+    pub(crate) fn properties(&self) -> &TableProperties {
+        &self.properties
+    }
+
+    /// Whether a key of a point state or a map, or a map with a prefix, may be in the table; `hash`
+    /// is its [`filter_hash`](super::filter_hash). Timers are not in the filter: do not ask for them.
+    #[inline]
+    pub(crate) fn may_contain(&self, hash: u64) -> bool {
+        self.filter.may_contain(hash)
+    }
+
+    /// The only block that can hold `key`.
+    #[inline]
+    pub(crate) fn block_of(&self, key: &[u8]) -> Option<usize> {
+        self.index.block_of(key)
+    }
+
+    /// The first block that can hold a key from `key` on; there may be none in it, but then the next
+    /// one begins behind `key`. The number of blocks when there are none.
+    pub(crate) fn first_block_from(&self, key: &[u8]) -> usize {
+        self.index.block_of(key).unwrap_or(0)
+    }
+
+    /// The last block that can hold a key before `key`, for scans backwards.
+    pub(crate) fn last_block_before(&self, key: &[u8]) -> Option<usize> {
+        self.index.last_block_before(key)
+    }
+
+    /// How many blocks there are.
+    pub(crate) fn block_count(&self) -> usize {
+        self.index.block_count()
+    }
+
+    /// Where a block is; `None` beyond the last.
+    pub(crate) fn block_place(&self, block: usize) -> Option<BlockPlace> {
+        self.index.place(block).copied()
+    }
+
+    /// The ranges whose entries in older tables are gone.
+    pub(crate) fn range_deletes(&self) -> &RangeDeletes {
+        &self.range_deletes
+    }
+
+    /// The era of the entries of a state; `None` when there are none.
+    pub(crate) fn era_of(&self, state: StateId) -> Option<u8> {
+        self.properties.of_state(state).map(|of| of.era)
+    }
+
+    /// The memory it takes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of::<TableMeta>()
+            + self.filter.memory_bytes()
+            + self.index.memory_bytes()
+            + self.range_deletes.memory_bytes()
+            + self.properties.memory_bytes()
+    }
+}
