@@ -2,19 +2,41 @@
 //!
 //! | file | concept |
 //! |---|---|
+//! | `version.rs` | which tables make up the state, in which order: shards, runs |
+//! | `table_view.rs` | what a version sees of a table |
+//! | `edit.rs` | changes of a version, and which of them are obsolete |
+//! | `rescale.rs` | shards clipped and united for another parallelism |
+//! | `pick.rs`, `slices.rs` | what to compact next |
+//! | `expiry.rs` | how much of a table has expired, told without reading it |
 //! | `eras.rs` | how stored bytes are to be read after a TTL has changed |
 //! | `resolver.rs` | what the versions of one key come to |
 //! | `source.rs`, `merge.rs` | sorted sequences, and several of them as one |
 #![expect(dead_code, unused_imports, reason = "used by the backend as it lands")]
 
+mod edit;
 mod eras;
+mod expiry;
+#[cfg(test)]
+mod memory_tree;
 mod merge;
+mod pick;
+mod rescale;
 mod resolver;
+mod slices;
 mod source;
+mod table_view;
+#[cfg(test)]
+mod tree_tests;
 #[cfg(test)]
 mod vec_source;
+mod version;
 
+pub(crate) use edit::{Compacted, ShardEdit};
 pub(crate) use eras::{Era, StateEras};
 pub(crate) use merge::Merge;
+pub(crate) use pick::{CompactionOptions, CompactionPlan, Pick, everything, pick};
+pub(crate) use rescale::unite;
 pub(crate) use resolver::{KeyVersion, Resolved, Resolver};
 pub(crate) use source::{Direction, SortedSource};
+pub(crate) use table_view::{TableId, TableView, groups_between, key_bounds, span};
+pub(crate) use version::{Run, Shard, ShardState, Version};

@@ -13,7 +13,8 @@ pub(crate) struct VecSource {
     entries: Vec<(Vec<u8>, EntryKind, Vec<u8>)>,
     range_deletes: Vec<(Vec<u8>, Vec<u8>)>,
     at: usize,
-    era: u8,
+    /// The eras of entries, if they are not all of the first.
+    eras: Vec<(Vec<u8>, u8)>,
     /// Each entry pends once before it is there.
     pends: bool,
     polled: bool,
@@ -38,6 +39,16 @@ impl VecSource {
     pub(crate) fn with_range_deletes(mut self, range_deletes: Vec<(Vec<u8>, Vec<u8>)>) -> Self {
         self.range_deletes = range_deletes;
         self
+    }
+
+    /// `eras` by key.
+    pub(crate) fn with_eras(mut self, eras: Vec<(Vec<u8>, u8)>) -> Self {
+        self.eras = eras;
+        self
+    }
+
+    pub(crate) fn range_deletes(&self) -> &[(Vec<u8>, Vec<u8>)] {
+        &self.range_deletes
     }
 
     pub(crate) fn pending(mut self) -> Self {
@@ -75,7 +86,9 @@ impl SortedSource for VecSource {
     }
 
     fn era(&self, _state: StateId) -> u8 {
-        self.era
+        let key = &self.entries[self.at].0;
+        let at = self.eras.binary_search_by(|(other, _)| other.cmp(key));
+        at.map_or(0, |at| self.eras[at].1)
     }
 
     fn hides(&self, key: &[u8]) -> bool {

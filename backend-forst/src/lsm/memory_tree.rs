@@ -1,0 +1,354 @@
+//! A whole tree in memory, for tests: tables are vectors, compactions are carried out at once.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use weir_state_api::stored_key::{group_of, state_of};
+use weir_state_api::ttl::{Stamp, TtlTime};
+use weir_state_api::{KeyGroupRange, StateId, block_on};
+
+use super::pick::{CompactionOptions, CompactionPlan, Pick, everything, pick};
+use super::vec_source::VecSource;
+use super::*;
+use crate::format::{EntryKind, StateProperties, TableProperties};
+
+/// A table in memory.
+#[derive(Debug, Default)]
+pub(super) struct MemoryTable {
+    entries: Vec<(Vec<u8>, EntryKind, Vec<u8>)>,
+    range_deletes: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The era of the entries of each state.
+    eras: Vec<u8>,
+}
+
+pub(super) type View = TableView<Arc<MemoryTable>>;
+
+/// One instance.
+#[derive(Debug, Clone)]
+pub(super) struct MemoryTree {
+    pub(super) version: Version<Arc<MemoryTable>>,
+    pub(super) options: CompactionOptions,
+    /// Entries that compactions have written.
+    pub(super) written: usize,
+    /// What an entry counts as in lengths of tables.
+    pub(super) entry_bytes: u64,
+    cut_at: usize,
+}
+
+impl MemoryTree {
+    pub(super) fn new(groups: KeyGroupRange, states: Vec<ShardState>) -> Self {
+        let shard = Shard::new(groups, Arc::new(states), Vec::new());
+        MemoryTree {
+            version: Version::new(vec![shard], groups).unwrap(),
+            options: CompactionOptions::default(),
+            written: 0,
+            entry_bytes: 1,
+            cut_at: 8,
+        }
+    }
+
+    pub(super) fn with_options(mut self, options: CompactionOptions, entry_bytes: u64) -> Self {
+        self.cut_at = (options.table_bytes / entry_bytes).max(1) as usize;
+        self.options = options;
+        self.entry_bytes = entry_bytes;
+        self
+    }
+
+    /// Other shards, with the same options.
+    pub(super) fn with_version(&self, version: Version<Arc<MemoryTable>>) -> Self {
+        MemoryTree { version, ..self.clone() }
+    }
+
+    fn view(&self, shard: usize, table: MemoryTable) -> Option<View> {
+        let properties = properties(&table, self.version.shards()[shard].states());
+        let length = table.entries.len() as u64 * self.entry_bytes + 1;
+        (!properties.is_empty()).then(|| {
+            TableView::new(TableId::unique(), Arc::new(table), Arc::new(properties), length)
+        })
+    }
+
+    /// What a memtable held: `range_deletes` apply to what was there before.
+    pub(super) fn flush(
+        &mut self,
+        entries: &BTreeMap<Vec<u8>, (EntryKind, Vec<u8>)>,
+        range_deletes: &[(Vec<u8>, Vec<u8>)],
+    ) {
+        for shard in 0..self.version.shards().len() {
+            let of = &self.version.shards()[shard];
+            let own = |key: &[u8]| group_of(key).is_some_and(|group| of.groups().contains(group));
+            let entries = entries.iter().filter(|(key, _)| own(key));
+            let table = MemoryTable {
+                entries: entries
+                    .map(|(key, (kind, value))| (key.clone(), *kind, value.clone()))
+                    .collect(),
+                range_deletes: range_deletes
+                    .iter()
+                    .filter(|(from, _)| own(from))
+                    .cloned()
+                    .collect(),
+                eras: of.states().iter().map(|state| state.eras.current()).collect(),
+            };
+            if let Some(view) = self.view(shard, table) {
+                self.apply(shard, ShardEdit::Flushed(view)).unwrap();
+            }
+        }
+    }
+
+    pub(super) fn apply(&mut self, shard: usize, edit: ShardEdit<Arc<MemoryTable>>) -> Option<()> {
+        self.version = self.version.apply(shard, edit)?;
+        self.version.check_invariants().unwrap();
+        Some(())
+    }
+
+    /// Does the next thing that a shard wants; whether there was one.
+    pub(super) fn compact_once(&mut self, shard: usize, time: &TtlTime) -> bool {
+        match pick(&self.version.shards()[shard], &self.options, &[], time) {
+            None => false,
+            Some(Pick::Drop(ids)) => {
+                self.apply(shard, ShardEdit::Dropped(ids)).unwrap();
+                true
+            }
+            Some(Pick::Compact(plan)) => {
+                let compacted = self.carry_out(shard, &plan, time);
+                self.apply(shard, ShardEdit::Compacted(compacted)).unwrap();
+                true
+            }
+        }
+    }
+
+    pub(super) fn compact_until_idle(&mut self, time: &TtlTime) {
+        for shard in 0..self.version.shards().len() {
+            let mut steps = 0;
+            while self.compact_once(shard, time) {
+                steps += 1;
+                assert!(steps < 1_000, "compactions never end");
+            }
+        }
+    }
+
+    pub(super) fn compact_everything(&mut self, time: &TtlTime) {
+        for shard in 0..self.version.shards().len() {
+            for plan in everything(&self.version.shards()[shard], &self.options) {
+                let compacted = self.carry_out(shard, &plan, time);
+                self.apply(shard, ShardEdit::Compacted(compacted)).unwrap();
+            }
+        }
+    }
+
+    /// What carrying out a plan comes to.
+    pub(super) fn carry_out(
+        &mut self,
+        shard: usize,
+        plan: &CompactionPlan,
+        time: &TtlTime,
+    ) -> Compacted<Arc<MemoryTable>> {
+        let of = &self.version.shards()[shard];
+        let is_input = |view: &&View| plan.inputs.iter().any(|(id, _)| *id == view.id());
+        let merged = |view: &&View| plan.merged().any(|(id, _)| *id == view.id());
+        let oldest = of
+            .runs()
+            .iter()
+            .rposition(|run| run.in_groups(plan.groups).iter().any(|view| is_input(&view)));
+        let older = &of.runs()[oldest.unwrap() + 1..];
+        let sources = of.runs().iter().map(|run| {
+            let views = run.in_groups(plan.groups).iter().filter(merged);
+            source(views.filter_map(|view| view.clipped(plan.groups)), Direction::Forward)
+        });
+        let moved: Vec<View> = of
+            .tables()
+            .filter(|view| plan.moved.contains(&view.id()) && is_input(view))
+            .cloned()
+            .collect();
+        let sources: Vec<_> = sources.collect();
+        let range_deletes: Vec<_> =
+            sources.iter().flat_map(VecSource::range_deletes).cloned().collect();
+        let survives = |(from, to): &(Vec<u8>, Vec<u8>)| {
+            older.iter().any(|run| !run.overlapping(from, to).is_empty())
+        };
+        let range_deletes: Vec<_> = range_deletes.into_iter().filter(survives).collect();
+        let mut merge = Merge::new(sources, Direction::Forward);
+        let mut outputs = vec![MemoryTable::default()];
+        let mut entries = Vec::new();
+        while block_on(poll_fn(|context| merge.poll_next(context))).unwrap() {
+            let key = merge.key();
+            let nothing_older = older.iter().all(|run| run.find(key).is_none());
+            let state = state_of(key).unwrap();
+            let versions = merge.versions().map(|(source, entry)| KeyVersion {
+                kind: entry.kind,
+                era: source.era(state),
+                value: entry.value,
+            });
+            let eras = &of.states()[state.index()].eras;
+            let resolved =
+                Resolver::sweeping(*time).resolve(eras, versions, nothing_older).unwrap();
+            if let Some((kind, value)) = resolved.entry() {
+                entries.push((key.to_vec(), kind, value.to_vec()));
+            }
+        }
+        self.written += entries.len();
+        for entry in entries {
+            let last = outputs.last_mut().unwrap();
+            let crosses = moved.iter().any(|view| {
+                last.entries.last().is_some_and(|(key, _, _)| key[..] < *view.first_key())
+                    && *view.first_key() <= entry.0[..]
+            });
+            if last.entries.len() >= self.cut_at || crosses {
+                outputs.push(MemoryTable::default());
+            }
+            outputs.last_mut().unwrap().entries.push(entry);
+        }
+        // Each range delete stands in the tables whose part of the keys it touches.
+        let mut cuts: Vec<Vec<u8>> =
+            outputs.iter().skip(1).map(|table| table.entries[0].0.clone()).collect();
+        for view in &moved {
+            cuts.extend([view.first_key().to_vec(), view.end_key().to_vec()]);
+        }
+        let states = of.states().clone();
+        let mut tables: Vec<View> = Vec::new();
+        let mut bounds: Vec<Vec<u8>> = [vec![Vec::new()], cuts, vec![vec![0xff; 8]]].concat();
+        bounds.sort();
+        bounds.dedup();
+        let all: Vec<_> = outputs.into_iter().flat_map(|table| table.entries).collect();
+        for pair in bounds.windows(2) {
+            let within = |key: &[u8]| pair[0][..] <= *key && *key < pair[1][..];
+            let table = MemoryTable {
+                entries: all.iter().filter(|(key, ..)| within(key)).cloned().collect(),
+                range_deletes: range_deletes
+                    .iter()
+                    .map(|(from, to)| (from.max(&pair[0]).clone(), to.min(&pair[1]).clone()))
+                    .filter(|(from, to)| from < to)
+                    .collect(),
+                eras: states.iter().map(|state| state.eras.current()).collect(),
+            };
+            tables.extend(self.view(shard, table));
+        }
+        tables.extend(moved);
+        tables.sort_by(|a, b| a.first_key().cmp(b.first_key()));
+        Compacted {
+            groups: plan.groups,
+            inputs: plan.inputs.clone(),
+            level: plan.level,
+            outputs: tables,
+        }
+    }
+
+    /// What a read sees.
+    pub(super) fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let shard = self.version.shard_index(group_of(key)?)?;
+        let shard = &self.version.shards()[shard];
+        let state = state_of(key)?;
+        let mut versions = Vec::new();
+        for view in shard.runs().iter().filter_map(|run| run.find(key)) {
+            let table = view.table();
+            if let Ok(at) = table.entries.binary_search_by(|(other, ..)| other[..].cmp(key)) {
+                let (_, kind, value) = &table.entries[at];
+                versions.push(KeyVersion { kind: *kind, era: table.eras[state.index()], value });
+            }
+            if table.range_deletes.iter().any(|(from, to)| from[..] <= *key && *key < to[..]) {
+                break;
+            }
+        }
+        let eras = &shard.states()[state.index()].eras;
+        let resolved = Resolver::for_reads().resolve(eras, versions, true).unwrap();
+        resolved.value().map(std::borrow::Cow::into_owned)
+    }
+
+    /// All keys that a scan in `direction` finds, with what it sees.
+    pub(super) fn scan(&self, direction: Direction) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut found = Vec::new();
+        for shard in self.version.shards() {
+            let sources =
+                shard.runs().iter().map(|run| source(run.tables().iter().cloned(), direction));
+            let mut merge = Merge::new(sources.collect(), direction);
+            while block_on(poll_fn(|context| merge.poll_next(context))).unwrap() {
+                let state = state_of(merge.key()).unwrap();
+                let versions = merge.versions().map(|(source, entry)| KeyVersion {
+                    kind: entry.kind,
+                    era: source.era(state),
+                    value: entry.value,
+                });
+                let eras = &shard.states()[state.index()].eras;
+                let resolved = Resolver::for_reads().resolve(eras, versions, true).unwrap();
+                if let Some(value) = resolved.value() {
+                    found.push((merge.key().to_vec(), value.into_owned()));
+                }
+            }
+        }
+        found.sort();
+        found
+    }
+
+    pub(super) fn most_runs(&self) -> usize {
+        self.version.shards().iter().map(|shard| shard.runs().len()).max().unwrap_or(0)
+    }
+
+    pub(super) fn entries(&self) -> usize {
+        self.version.tables().map(|view| view.table().entries.len()).sum()
+    }
+}
+
+/// The visible part of the tables of one run.
+fn source(views: impl Iterator<Item = View>, direction: Direction) -> VecSource {
+    let (mut entries, mut range_deletes, mut eras) = (Vec::new(), Vec::new(), Vec::new());
+    for view in views {
+        let table = view.table();
+        entries.extend(table.entries.iter().filter(|(key, ..)| view.spans(key)).cloned().map(
+            |(key, kind, value)| {
+                let era = table.eras[state_of(&key).unwrap().index()];
+                eras.push((key.clone(), era));
+                (key, kind, value)
+            },
+        ));
+        let clip = |(from, to): &(Vec<u8>, Vec<u8>)| {
+            let from = from.as_slice().max(view.first_key()).to_vec();
+            (from, to.as_slice().min(view.end_key()).to_vec())
+        };
+        let clipped = table.range_deletes.iter().map(clip);
+        range_deletes.extend(clipped.filter(|(from, to)| from < to));
+    }
+    VecSource::new(entries, direction).with_range_deletes(range_deletes).with_eras(eras)
+}
+
+fn properties(table: &MemoryTable, states: &[ShardState]) -> TableProperties {
+    let mut properties = TableProperties::default();
+    let ends = |key: &Vec<u8>| [&key[..], &[0]].concat();
+    let entries = table.entries.first().zip(table.entries.last());
+    let entries = entries.map(|(first, last)| (first.0.clone(), ends(&last.0)));
+    let ranges = entries.into_iter().chain(table.range_deletes.iter().cloned());
+    if let Some((from, to)) = ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))) {
+        properties.first_key = from.into();
+        properties.end_key = to.into();
+    }
+    properties.range_deletes = table.range_deletes.len() as u64;
+    let mut of_states: BTreeMap<StateId, StateProperties> = BTreeMap::new();
+    for (key, kind, value) in &table.entries {
+        let state = state_of(key).unwrap();
+        let ttl = states[state.index()].eras.ttl();
+        let of = of_states.entry(state).or_insert(StateProperties {
+            state,
+            era: table.eras[state.index()],
+            puts: 0,
+            deletes: 0,
+            appends: 0,
+            earliest_expiry: None,
+            latest_expiry: None,
+        });
+        if *kind == EntryKind::Delete {
+            of.deletes += 1;
+            continue;
+        }
+        // In tests, values with a TTL begin with the time they were written at.
+        let expiry = ttl.and_then(|ttl| match Stamp::split(value) {
+            Some((Stamp::Written(at), _)) => Some(at + ttl.lifetime),
+            _ => None,
+        });
+        let first = of.puts + of.appends == 0;
+        of.latest_expiry =
+            if first { expiry } else { of.latest_expiry.zip(expiry).map(|(a, b)| a.max(b)) };
+        of.earliest_expiry = of.earliest_expiry.into_iter().chain(expiry).min();
+        if *kind == EntryKind::Put { of.puts += 1 } else { of.appends += 1 }
+    }
+    properties.states = of_states.into_values().collect();
+    properties
+}
