@@ -145,7 +145,10 @@ impl MemoryTree {
     ) -> Compacted<Arc<MemoryTable>> {
         let of = &self.version.shards()[shard];
         let is_input = |view: &&View| plan.inputs.iter().any(|(id, _)| *id == view.id());
-        let merged = |view: &&View| plan.merged().any(|(id, _)| *id == view.id());
+        let merged = |view: &&View| {
+            let part = (view.id(), view.visible().intersection(plan.groups));
+            plan.merged().any(|input| *input == part)
+        };
         let oldest = of
             .runs()
             .iter()
@@ -157,7 +160,7 @@ impl MemoryTree {
         });
         let moved: Vec<View> = of
             .tables()
-            .filter(|view| plan.moved.contains(&view.id()) && is_input(view))
+            .filter(|view| plan.moved.contains(&(view.id(), view.visible())))
             .cloned()
             .collect();
         let sources: Vec<_> = sources.collect();

@@ -8,14 +8,18 @@
 //! | `rescale.rs` | shards clipped and united for another parallelism |
 //! | `pick.rs`, `slices.rs` | what to compact next |
 //! | `expiry.rs` | how much of a table has expired, told without reading it |
+//! | `key_ranges.rs` | sets of keys |
 //! | `eras.rs` | how stored bytes are to be read after a TTL has changed |
+//! | `entry_traits.rs` | what a table's writer is told of an entry |
 //! | `resolver.rs` | what the versions of one key come to |
 //! | `source.rs`, `merge.rs` | sorted sequences, and several of them as one |
 #![expect(dead_code, unused_imports, reason = "used by the backend as it lands")]
 
 mod edit;
+mod entry_traits;
 mod eras;
 mod expiry;
+mod key_ranges;
 #[cfg(test)]
 mod memory_tree;
 mod merge;
@@ -32,7 +36,9 @@ mod vec_source;
 mod version;
 
 pub(crate) use edit::{Compacted, ShardEdit};
+pub(crate) use entry_traits::traits_of;
 pub(crate) use eras::{Era, StateEras};
+pub(crate) use key_ranges::KeyRanges;
 pub(crate) use merge::Merge;
 pub(crate) use pick::{CompactionOptions, CompactionPlan, Pick, everything, pick};
 pub(crate) use rescale::unite;

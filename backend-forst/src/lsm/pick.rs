@@ -76,13 +76,13 @@ pub(crate) struct CompactionPlan {
     /// All inputs, newest first, with what is visible of them in `groups`.
     pub inputs: Vec<(TableId, KeyGroupRange)>,
     /// Inputs whose keys no other input has: they move to the level as they are.
-    pub moved: Vec<TableId>,
+    pub moved: Vec<(TableId, KeyGroupRange)>,
 }
 
 impl CompactionPlan {
     /// Inputs that must be read and written.
     pub(crate) fn merged(&self) -> impl Iterator<Item = &(TableId, KeyGroupRange)> {
-        self.inputs.iter().filter(|(id, _)| !self.moved.contains(id))
+        self.inputs.iter().filter(|input| !self.moved.contains(input))
     }
 
     fn conflicts_with(&self, busy: &[CompactionPlan]) -> bool {

@@ -110,7 +110,7 @@ impl<'a, T> Slice<'a, T> {
         runs: &[SlicedRun<'a, T>],
         is_last: bool,
         options: &CompactionOptions,
-    ) -> Vec<TableId> {
+    ) -> Vec<(TableId, KeyGroupRange)> {
         let mut tables: Vec<_> = runs.iter().flat_map(|run| run.tables).collect();
         tables.sort_by(|a, b| a.first_key().cmp(b.first_key()));
         let mut movable = Vec::new();
@@ -124,7 +124,7 @@ impl<'a, T> Slice<'a, T> {
                 && table.length() >= options.table_bytes / 4;
             // The last level is where deletes end.
             if alone && whole && (!is_last || table.deletes() == 0) {
-                movable.push(table.id());
+                movable.push((table.id(), table.visible()));
             }
             reached = reached.max(table.end_key());
         }
