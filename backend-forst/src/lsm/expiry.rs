@@ -5,7 +5,7 @@ use weir_state_api::ttl::{NEVER, TtlTime};
 
 use super::pick::{CompactionPlan, ids_of};
 use super::table_view::{TableId, TableView};
-use super::version::Shard;
+use super::version::{Run, Shard};
 use crate::format::StateProperties;
 
 /// Tables of which every value has expired, and that hide nothing older: to be dropped unread.
@@ -19,7 +19,7 @@ pub(super) fn expired_tables<T>(
     let mut expired = Vec::new();
     for (age, run) in shard.runs().iter().enumerate().rev() {
         for table in run.tables() {
-            let older = shard.runs()[age + 1..].iter().flat_map(|run| run.tables());
+            let older = shard.runs()[age + 1..].iter().flat_map(Run::tables);
             let hides =
                 || older.filter(|older| !expired.contains(&older.id())).any(|o| o.overlaps(table));
             if has_expired(shard, table, time) && !busy.contains(&table.id()) && !hides() {

@@ -42,6 +42,7 @@ impl KeyRanges {
         let rest = self.0.get(first..).unwrap_or_default().iter();
         rest.take_while(move |(start, _)| start.as_slice() < to)
             .map(move |(start, end)| (start.as_slice().max(from), end.as_slice().min(to)))
+            .filter(|(start, end)| start < end)
     }
 
     /// Whether the ranges are as [`union_of`](KeyRanges::union_of) leaves them. To be asked of ranges

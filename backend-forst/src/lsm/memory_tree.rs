@@ -13,11 +13,14 @@ use super::vec_source::VecSource;
 use super::*;
 use crate::format::{EntryKind, StateProperties, TableProperties};
 
+type Stored = (Vec<u8>, EntryKind, Vec<u8>);
+type Range = (Vec<u8>, Vec<u8>);
+
 /// A table in memory.
 #[derive(Debug, Default)]
 pub(super) struct MemoryTable {
-    entries: Vec<(Vec<u8>, EntryKind, Vec<u8>)>,
-    range_deletes: Vec<(Vec<u8>, Vec<u8>)>,
+    entries: Vec<Stored>,
+    range_deletes: Vec<Range>,
     /// The era of the entries of each state.
     eras: Vec<u8>,
 }
@@ -143,97 +146,38 @@ impl MemoryTree {
         plan: &CompactionPlan,
         time: &TtlTime,
     ) -> Compacted<Arc<MemoryTable>> {
-        let of = &self.version.shards()[shard];
-        let is_input = |view: &&View| plan.inputs.iter().any(|(id, _)| *id == view.id());
-        let merged = |view: &&View| {
-            let part = (view.id(), view.visible().intersection(plan.groups));
-            plan.merged().any(|input| *input == part)
-        };
-        let oldest = of
-            .runs()
-            .iter()
-            .rposition(|run| run.in_groups(plan.groups).iter().any(|view| is_input(&view)));
-        let older = &of.runs()[oldest.unwrap() + 1..];
-        let sources = of.runs().iter().map(|run| {
-            let views = run.in_groups(plan.groups).iter().filter(merged);
-            source(views.filter_map(|view| view.clipped(plan.groups)), Direction::Forward)
-        });
+        let of = self.version.shards()[shard].clone();
         let moved: Vec<View> = of
             .tables()
             .filter(|view| plan.moved.contains(&(view.id(), view.visible())))
             .cloned()
             .collect();
-        let sources: Vec<_> = sources.collect();
-        let range_deletes: Vec<_> =
-            sources.iter().flat_map(VecSource::range_deletes).cloned().collect();
-        let survives = |(from, to): &(Vec<u8>, Vec<u8>)| {
-            older.iter().any(|run| !run.overlapping(from, to).is_empty())
-        };
-        let range_deletes: Vec<_> = range_deletes.into_iter().filter(survives).collect();
-        let mut merge = Merge::new(sources, Direction::Forward);
-        let mut outputs = vec![MemoryTable::default()];
-        let mut entries = Vec::new();
-        while block_on(poll_fn(|context| merge.poll_next(context))).unwrap() {
-            let key = merge.key();
-            let nothing_older = older.iter().all(|run| run.find(key).is_none());
-            let state = state_of(key).unwrap();
-            let versions = merge.versions().map(|(source, entry)| KeyVersion {
-                kind: entry.kind,
-                era: source.era(state),
-                value: entry.value,
-            });
-            let eras = &of.states()[state.index()].eras;
-            let resolved =
-                Resolver::sweeping(*time).resolve(eras, versions, nothing_older).unwrap();
-            if let Some((kind, value)) = resolved.entry() {
-                entries.push((key.to_vec(), kind, value.to_vec()));
-            }
-        }
+        let (entries, range_deletes) = merged(&of, plan, time);
         self.written += entries.len();
-        for entry in entries {
-            let last = outputs.last_mut().unwrap();
-            let crosses = moved.iter().any(|view| {
-                last.entries.last().is_some_and(|(key, _, _)| key[..] < *view.first_key())
-                    && *view.first_key() <= entry.0[..]
-            });
-            if last.entries.len() >= self.cut_at || crosses {
-                outputs.push(MemoryTable::default());
-            }
-            outputs.last_mut().unwrap().entries.push(entry);
-        }
-        // Each range delete stands in the tables whose part of the keys it touches.
+        // A table ends when it is long enough, and where one begins that is moved.
         let mut cuts: Vec<Vec<u8>> =
-            outputs.iter().skip(1).map(|table| table.entries[0].0.clone()).collect();
+            entries.iter().step_by(self.cut_at).skip(1).map(|(key, ..)| key.clone()).collect();
         for view in &moved {
             cuts.extend([view.first_key().to_vec(), view.end_key().to_vec()]);
         }
-        let states = of.states().clone();
-        let mut tables: Vec<View> = Vec::new();
-        let mut bounds: Vec<Vec<u8>> = [vec![Vec::new()], cuts, vec![vec![0xff; 8]]].concat();
-        bounds.sort();
-        bounds.dedup();
-        let all: Vec<_> = outputs.into_iter().flat_map(|table| table.entries).collect();
-        for pair in bounds.windows(2) {
+        cuts.extend([Vec::new(), vec![0xff; 8]]);
+        cuts.sort();
+        cuts.dedup();
+        let mut outputs = moved;
+        for pair in cuts.windows(2) {
             let within = |key: &[u8]| pair[0][..] <= *key && *key < pair[1][..];
-            let table = MemoryTable {
-                entries: all.iter().filter(|(key, ..)| within(key)).cloned().collect(),
-                range_deletes: range_deletes
-                    .iter()
-                    .map(|(from, to)| (from.max(&pair[0]).clone(), to.min(&pair[1]).clone()))
-                    .filter(|(from, to)| from < to)
-                    .collect(),
-                eras: states.iter().map(|state| state.eras.current()).collect(),
+            let clip = |(from, to): &(Vec<u8>, Vec<u8>)| {
+                (from.max(&pair[0]).clone(), to.min(&pair[1]).clone())
             };
-            tables.extend(self.view(shard, table));
+            let table = MemoryTable {
+                entries: entries.iter().filter(|(key, ..)| within(key)).cloned().collect(),
+                range_deletes: range_deletes.iter().map(clip).filter(|(a, b)| a < b).collect(),
+                eras: of.states().iter().map(|state| state.eras.current()).collect(),
+            };
+            outputs.extend(self.view(shard, table));
         }
-        tables.extend(moved);
-        tables.sort_by(|a, b| a.first_key().cmp(b.first_key()));
-        Compacted {
-            groups: plan.groups,
-            inputs: plan.inputs.clone(),
-            level: plan.level,
-            outputs: tables,
-        }
+        outputs.sort_by(|a, b| a.first_key().cmp(b.first_key()));
+        Compacted { groups: plan.groups, inputs: plan.inputs.clone(), level: plan.level, outputs }
     }
 
     /// What a read sees.
@@ -289,6 +233,48 @@ impl MemoryTree {
     pub(super) fn entries(&self) -> usize {
         self.version.tables().map(|view| view.table().entries.len()).sum()
     }
+}
+
+/// What the tables that a plan merges come to: entries, and range deletes.
+fn merged(
+    shard: &Shard<Arc<MemoryTable>>,
+    plan: &CompactionPlan,
+    time: &TtlTime,
+) -> (Vec<Stored>, Vec<Range>) {
+    let part = |view: &View| (view.id(), view.visible().intersection(plan.groups));
+    let is_input = |view: &View| plan.inputs.contains(&part(view));
+    let runs = shard.runs();
+    let oldest = runs.iter().rposition(|run| run.in_groups(plan.groups).iter().any(is_input));
+    let older = &runs[oldest.unwrap() + 1..];
+    let sources = runs.iter().map(|run| {
+        let views = run.in_groups(plan.groups).iter();
+        let views = views.filter(|view| plan.merged().any(|input| *input == part(view)));
+        source(views.filter_map(|view| view.clipped(plan.groups)), Direction::Forward)
+    });
+    let sources: Vec<_> = sources.collect();
+    let needed = |(from, to): &&(Vec<u8>, Vec<u8>)| {
+        older.iter().any(|run| !run.overlapping(from, to).is_empty())
+    };
+    let range_deletes = sources.iter().flat_map(VecSource::range_deletes).filter(needed);
+    let range_deletes = range_deletes.cloned().collect();
+    let mut merge = Merge::new(sources, Direction::Forward);
+    let mut entries = Vec::new();
+    while block_on(poll_fn(|context| merge.poll_next(context))).unwrap() {
+        let key = merge.key();
+        let nothing_older = older.iter().all(|run| run.find(key).is_none());
+        let state = state_of(key).unwrap();
+        let versions = merge.versions().map(|(source, entry)| KeyVersion {
+            kind: entry.kind,
+            era: source.era(state),
+            value: entry.value,
+        });
+        let eras = &shard.states()[state.index()].eras;
+        let resolved = Resolver::sweeping(*time).resolve(eras, versions, nothing_older).unwrap();
+        if let Some((kind, value)) = resolved.entry() {
+            entries.push((key.to_vec(), kind, value.to_vec()));
+        }
+    }
+    (entries, range_deletes)
 }
 
 /// The visible part of the tables of one run.

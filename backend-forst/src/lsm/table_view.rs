@@ -29,8 +29,11 @@ pub(crate) struct TableView<T> {
     length: u64,
     visible: KeyGroupRange,
     /// The first key that it says something about, and the first behind.
-    bounds: Arc<(Box<[u8]>, Box<[u8]>)>,
+    bounds: Arc<Bounds>,
 }
+
+/// From a key up to and without another.
+type Bounds = (Box<[u8]>, Box<[u8]>);
 
 impl<T> TableView<T> {
     /// A whole table; `length` is that of its file in bytes.
@@ -171,7 +174,7 @@ pub(crate) fn key_bounds(groups: KeyGroupRange) -> ([u8; 2], [u8; 2]) {
     (start.to_be_bytes(), end.to_be_bytes())
 }
 
-fn bounds(properties: &TableProperties, visible: KeyGroupRange) -> (Box<[u8]>, Box<[u8]>) {
+fn bounds(properties: &TableProperties, visible: KeyGroupRange) -> Bounds {
     let (from, to) = key_bounds(visible);
     let first = properties.first_key.as_ref().max(from.as_slice());
     let end = properties.end_key.as_ref().min(to.as_slice());

@@ -451,11 +451,6 @@ mod write_amplification {
         #[track_caller]
         fn assert_below(&self, limit: f64, runs: usize) {
             let amplification = self.amplification();
-            eprintln!(
-                "XX {amplification:.2} runs {} entries {}",
-                self.most_runs,
-                self.tree.entries()
-            );
             assert!(amplification < limit, "{amplification:.2}");
             assert!(self.most_runs <= runs, "{} runs", self.most_runs);
         }
