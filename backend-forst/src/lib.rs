@@ -10,4 +10,4 @@ mod memtable;
 mod store;
 
 pub use format::Compression;
-pub use store::RequestLimits;
+pub use store::{ForstResources, ForstResourcesBuilder, ForstUsage, RequestLimits};

@@ -18,7 +18,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use opendal::raw::{
     Layer, OpCopy, OpCreateDir, OpDelete, OpList, OpPresign, OpRead, OpRename, OpStat, OpWrite,
@@ -69,9 +71,40 @@ pub struct Call {
 struct Plan {
     counts: BTreeMap<StoreOp, u64>,
     /// Absolute number of the operation to break.
-    once: BTreeMap<(StoreOp, u64), When>,
+    once: BTreeMap<(StoreOp, u64), Fault>,
     always: BTreeMap<StoreOp, When>,
+    /// Absolute number of the read to cut short, and what is left of it.
+    short: BTreeMap<u64, usize>,
+    held: BTreeMap<StoreOp, Vec<Waker>>,
     log: Vec<Call>,
+}
+
+/// How an operation breaks.
+#[derive(Debug, Clone, Copy)]
+struct Fault {
+    when: When,
+    kind: ErrorKind,
+}
+
+impl Fault {
+    fn of(when: When) -> Self {
+        Fault { when, kind: ErrorKind::Unexpected }
+    }
+}
+
+/// Operations of one kind wait while this lives.
+#[derive(Debug)]
+#[must_use = "dropping it lets the operations go on"]
+pub struct Hold {
+    faults: Faults,
+    op: StoreOp,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let waiting = self.faults.plan().held.remove(&self.op);
+        waiting.into_iter().flatten().for_each(Waker::wake);
+    }
 }
 
 /// What the store breaks; shared by all clones and by the layers made from it.
@@ -93,7 +126,28 @@ impl Faults {
     pub fn fail(&self, op: StoreOp, nth: u64, when: When) {
         let mut plan = self.plan();
         let done = plan.counts.get(&op).copied().unwrap_or(0);
-        plan.once.insert((op, done + nth), when);
+        plan.once.insert((op, done + nth), Fault::of(when));
+    }
+
+    /// Refuses the `nth` operation of that kind from now on with an error of that kind, such as
+    /// [`ErrorKind::RateLimited`]. It changes nothing.
+    pub fn refuse(&self, op: StoreOp, nth: u64, kind: ErrorKind) {
+        let mut plan = self.plan();
+        let done = plan.counts.get(&op).copied().unwrap_or(0);
+        plan.once.insert((op, done + nth), Fault { when: When::Before, kind });
+    }
+
+    /// Cuts the `nth` read from now on short: it succeeds with `keep` bytes at most.
+    pub fn shorten(&self, nth: u64, keep: usize) {
+        let mut plan = self.plan();
+        let done = plan.counts.get(&StoreOp::Read).copied().unwrap_or(0);
+        plan.short.insert(done + nth, keep);
+    }
+
+    /// Operations of that kind wait, before they take effect, until the result is dropped.
+    pub fn hold(&self, op: StoreOp) -> Hold {
+        self.plan().held.insert(op, Vec::new());
+        Hold { faults: self.clone(), op }
     }
 
     /// Breaks every operation of that kind until [`heal`](Faults::heal).
@@ -106,6 +160,7 @@ impl Faults {
         let mut plan = self.plan();
         plan.once.clear();
         plan.always.clear();
+        plan.short.clear();
     }
 
     /// How often an operation was called.
@@ -128,12 +183,13 @@ impl Faults {
     }
 
     /// Counts and logs a call; says whether and how it breaks.
-    fn begin(&self, op: StoreOp, path: &str) -> Option<When> {
+    fn begin(&self, op: StoreOp, path: &str) -> Option<Fault> {
         let mut plan = self.plan();
         let count = plan.counts.entry(op).or_default();
         *count += 1;
         let number = *count;
-        let broken = plan.once.remove(&(op, number)).or_else(|| plan.always.get(&op).copied());
+        let broken = plan.once.remove(&(op, number));
+        let broken = broken.or_else(|| plan.always.get(&op).copied().map(Fault::of));
         plan.log.push(Call { op, path: path.to_string(), broken: broken.is_some() });
         broken
     }
@@ -144,20 +200,38 @@ impl Faults {
         path: &str,
         call: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        match self.begin(op, path) {
+        let fault = self.begin(op, path);
+        poll_fn(|context| self.poll_held(op, context)).await;
+        match fault {
             None => call.await,
-            Some(When::Before) => Err(injected(op, path)),
-            Some(When::After) => {
+            Some(Fault { when: When::Before, kind }) => Err(injected(op, path, kind)),
+            Some(Fault { when: When::After, kind }) => {
                 call.await?;
-                Err(injected(op, path))
+                Err(injected(op, path, kind))
             }
         }
     }
+
+    fn poll_held(&self, op: StoreOp, context: &Context<'_>) -> Poll<()> {
+        match self.plan().held.get_mut(&op) {
+            None => Poll::Ready(()),
+            Some(waiting) => {
+                waiting.push(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// What the next read is cut to.
+    fn shortened(&self) -> Option<usize> {
+        let mut plan = self.plan();
+        let number = plan.counts.get(&StoreOp::Read).copied().unwrap_or(0) + 1;
+        plan.short.remove(&number)
+    }
 }
 
-fn injected(op: StoreOp, path: &str) -> Error {
-    Error::new(ErrorKind::Unexpected, format!("injected failure of {op:?} {path:?}"))
-        .set_temporary()
+fn injected(op: StoreOp, path: &str, kind: ErrorKind) -> Error {
+    Error::new(kind, format!("injected failure of {op:?} {path:?}")).set_temporary()
 }
 
 /// Puts [`Faults`] over a store.
@@ -271,11 +345,36 @@ struct Faulty<T> {
 
 impl<T: oio::Read> oio::Read for Faulty<T> {
     async fn open(&self, range: BytesRange) -> Result<(RpRead, Box<dyn oio::ReadStreamDyn>)> {
-        self.faults.around(StoreOp::Read, &self.path, self.inner.open(range)).await
+        let short = self.faults.shortened();
+        let open = self.faults.around(StoreOp::Read, &self.path, self.inner.open(range)).await;
+        open.map(|(reply, inner)| match short {
+            Some(left) => (reply, Box::new(ShortStream { inner, left }) as _),
+            None => (reply, inner),
+        })
     }
 
     async fn read(&self, range: BytesRange) -> Result<(RpRead, Buffer)> {
-        self.faults.around(StoreOp::Read, &self.path, self.inner.read(range)).await
+        let short = self.faults.shortened();
+        let read = self.faults.around(StoreOp::Read, &self.path, self.inner.read(range)).await;
+        read.map(|(reply, bytes)| match short {
+            Some(keep) => (reply, bytes.slice(..keep.min(bytes.len()))),
+            None => (reply, bytes),
+        })
+    }
+}
+
+/// A stream that ends early.
+struct ShortStream {
+    inner: Box<dyn oio::ReadStreamDyn>,
+    left: usize,
+}
+
+impl oio::ReadStream for ShortStream {
+    async fn read(&mut self) -> Result<Buffer> {
+        let bytes = self.inner.read_dyn().await?;
+        let bytes = bytes.slice(..self.left.min(bytes.len()));
+        self.left -= bytes.len();
+        Ok(bytes)
     }
 }
 
@@ -334,6 +433,31 @@ mod tests {
             assert_eq!((call(), call()), (false, true), "{op:?}");
         }
         assert_eq!(faults.log().iter().filter(|call| call.broken).count(), 5);
+    }
+
+    #[test]
+    fn reads_are_cut_short_refused_and_held() {
+        let faults = Faults::new();
+        let store = Operator::new(Memory::default()).unwrap().layer(faults.layer());
+        block_on(store.write("a", "abc")).unwrap();
+        let read = || block_on(store.read("a"));
+        faults.shorten(2, 1);
+        faults.refuse(StoreOp::Read, 3, ErrorKind::RateLimited);
+        assert_eq!(read().unwrap().to_vec(), b"abc");
+        assert_eq!(read().map(|bytes| bytes.to_vec()).ok(), Some(b"a".to_vec()));
+        assert_eq!(read().unwrap_err().kind(), ErrorKind::RateLimited);
+
+        let held = faults.hold(StoreOp::Read);
+        let reader = {
+            let store = store.clone();
+            std::thread::spawn(move || block_on(store.read("a")))
+        };
+        while faults.count(StoreOp::Read) < 4 {
+            std::thread::yield_now();
+        }
+        assert!(!reader.is_finished());
+        drop(held);
+        assert_eq!(reader.join().unwrap().unwrap().to_vec(), b"abc");
     }
 
     #[test]

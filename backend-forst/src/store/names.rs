@@ -21,12 +21,23 @@ pub(crate) enum ObjectKind {
 #[derive(Debug, Clone)]
 pub(crate) struct ObjectNames {
     directory: String,
+    shared: bool,
 }
 
 impl ObjectNames {
     /// Names below `directory`, which is empty or ends in `/`.
     pub(crate) fn below(directory: impl Into<String>) -> Self {
-        ObjectNames { directory: directory.into() }
+        ObjectNames { directory: directory.into(), shared: false }
+    }
+
+    /// The same for objects that several snapshots may name
+    /// ([`ObjectRef::shared`](weir_state_api::ObjectRef::shared)).
+    pub(crate) fn shared(self) -> Self {
+        ObjectNames { shared: true, ..self }
+    }
+
+    pub(super) fn are_shared(&self) -> bool {
+        self.shared
     }
 
     /// A name that was not given out before, here or anywhere.

@@ -117,7 +117,8 @@ impl ObjectStore {
             self.traffic.retries.add(1);
             self.limits.pause(failed).await;
         }
-        Ok(ObjectRef::new(path, wanted.length, wanted.crc32))
+        let object = ObjectRef::new(path, wanted.length, wanted.crc32);
+        Ok(if names.are_shared() { object.shared() } else { object })
     }
 
     /// One attempt to create an object.

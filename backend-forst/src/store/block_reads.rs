@@ -1,0 +1,166 @@
+//! Blocks from the store: neighbours in one request, each read once for all who want it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use weir_state_api::{BoxFuture, Result};
+
+use super::block_cache::BlockKey;
+use super::hydration::consider;
+use super::single_flight::{Lead, Ticket, Wait};
+use super::table::Table;
+use crate::format::{Block, BlockPlace, TableMeta};
+
+/// Up to this many bytes that nobody wants are read rather than to make two requests of one.
+const MAX_GAP: u64 = 64 << 10;
+
+/// A request reads at most so much, but for a single block: larger ones are faster side by side.
+const MAX_RANGE: u64 = 4 << 20;
+
+/// A block that is there or on its way.
+#[derive(Debug)]
+enum Coming {
+    Here(Block),
+    Later(Wait<Block>),
+}
+
+/// A block that this reader must read, for itself and for whoever asks meanwhile.
+type Wanted = (BlockPlace, Lead<BlockKey, Block>);
+
+impl Table {
+    /// Blocks, in the order they are asked for, from wherever they are. Reads begin at once, on the
+    /// spawner, and go on when the future is dropped: that is a prefetch.
+    ///
+    /// # Errors
+    /// The store's; [`Corrupt`](weir_state_api::ErrorKind::Corrupt) names the object.
+    pub(crate) fn fetch_blocks(
+        self: &Arc<Self>,
+        blocks: &[usize],
+    ) -> BoxFuture<'static, Result<Vec<Block>>> {
+        if let Some(meta) = self.meta_now() {
+            let coming = self.begin_reads(meta, blocks);
+            return async move { arrive(coming?).await }.boxed();
+        }
+        let (table, meta, blocks) = (Arc::clone(self), self.load_meta(), blocks.to_vec());
+        async move {
+            let coming = table.begin_reads(&*meta.await?, &blocks);
+            arrive(coming?).await
+        }
+        .boxed()
+    }
+
+    /// Begins to read what is not at hand and what nobody reads already.
+    fn begin_reads(self: &Arc<Self>, meta: &TableMeta, blocks: &[usize]) -> Result<Vec<Coming>> {
+        let caches = self.tables.caches();
+        let places: Result<Vec<BlockPlace>> =
+            blocks.iter().map(|block| self.place(meta, *block)).collect();
+        let mut coming = Vec::with_capacity(blocks.len());
+        let mut wanted = Vec::new();
+        for (block, place) in blocks.iter().zip(places?) {
+            let key = self.key(*block);
+            let at_hand = match caches.blocks.get(key) {
+                None => self.block_at_hand(key, &place)?,
+                found => found,
+            };
+            coming.push(match at_hand {
+                Some(block) => Coming::Here(block),
+                None => match caches.block_reads.ask(key) {
+                    Ticket::Wait(wait) => Coming::Later(wait),
+                    // Another may have read it since the cache was asked.
+                    Ticket::Lead(lead) => match caches.blocks.peek(key) {
+                        Some(block) => {
+                            lead.done(Ok(block.clone()));
+                            Coming::Here(block)
+                        }
+                        None => {
+                            let wait = lead.wait();
+                            wanted.push((place, lead));
+                            Coming::Later(wait)
+                        }
+                    },
+                },
+            });
+        }
+        if !wanted.is_empty() {
+            self.shared.heat.add(wanted.len() as u32);
+            self.spawn_reads(wanted);
+            consider(self, meta);
+        }
+        Ok(coming)
+    }
+
+    fn spawn_reads(self: &Arc<Self>, mut wanted: Vec<Wanted>) {
+        wanted.sort_by_key(|(place, _)| place.offset);
+        let places: Vec<BlockPlace> = wanted.iter().map(|(place, _)| *place).collect();
+        let mut wanted = wanted.into_iter();
+        for group in merge(&places) {
+            let group: Vec<Wanted> = wanted.by_ref().take(group.len()).collect();
+            let table = Arc::clone(self);
+            self.tables.spawner().spawn(async move { table.read_group(group).await }.boxed());
+        }
+    }
+
+    /// Reads neighbours with one request and tells all who wait for them.
+    async fn read_group(&self, group: Vec<Wanted>) {
+        let (Some((first, _)), Some((last, _))) = (group.first(), group.last()) else { return };
+        let start = first.offset;
+        let range = start..end_of(last);
+        let read = self.tables.store().read_range(self.origin(), range).await;
+        match read {
+            Ok(bytes) => {
+                let shared = group.len() > 1;
+                for (place, lead) in group {
+                    let at = (place.offset - start) as usize; // within what was read
+                    let stored = bytes.slice(at..at + place.length as usize);
+                    // A block that is kept should not keep its neighbours.
+                    let stored = if shared { Bytes::copy_from_slice(&stored) } else { stored };
+                    let block = Block::decode(&stored, &place, self.origin());
+                    if let Ok(block) = &block {
+                        self.tables.caches().blocks.insert(*lead.key(), block.clone());
+                    }
+                    lead.done(block.map_err(Arc::new));
+                }
+            }
+            Err(error) => {
+                let error = Arc::new(error);
+                for (_, lead) in group {
+                    lead.done(Err(Arc::clone(&error)));
+                }
+            }
+        }
+    }
+}
+
+async fn arrive(coming: Vec<Coming>) -> Result<Vec<Block>> {
+    let mut blocks = Vec::with_capacity(coming.len());
+    for block in coming {
+        blocks.push(match block {
+            Coming::Here(block) => block,
+            Coming::Later(wait) => wait.result().await?,
+        });
+    }
+    Ok(blocks)
+}
+
+fn end_of(place: &BlockPlace) -> u64 {
+    place.offset + u64::from(place.length)
+}
+
+/// Which of the blocks, in the order of the file, are read with one request.
+pub(super) fn merge(places: &[BlockPlace]) -> Vec<Range<usize>> {
+    let mut groups: Vec<Range<usize>> = Vec::new();
+    for (index, place) in places.iter().enumerate() {
+        if let (Some(group), Some(before)) = (groups.last_mut(), index.checked_sub(1)) {
+            let gap = place.offset.saturating_sub(end_of(&places[before]));
+            let length = end_of(place) - places[group.start].offset;
+            if gap <= MAX_GAP && length <= MAX_RANGE {
+                group.end = index + 1;
+                continue;
+            }
+        }
+        groups.push(index..index + 1);
+    }
+    groups
+}
