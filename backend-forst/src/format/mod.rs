@@ -18,6 +18,7 @@
 //! | `footer.rs` | where all that lies |
 //! | `table_writer.rs` | writes a table in one pass |
 //! | `table_meta.rs` | an opened table |
+//! | `manifest.rs`, `era.rs` | which tables a snapshot consists of, and how old values are read |
 //!
 //! # Trust
 //!
@@ -31,9 +32,11 @@ mod block;
 
 mod compression;
 mod entry;
+mod era;
 mod filter;
 mod footer;
 mod index;
+mod manifest;
 mod properties;
 mod range_deletes;
 mod table_meta;
@@ -41,12 +44,20 @@ mod table_writer;
 mod wire;
 
 #[cfg(test)]
+mod golden_tests;
+#[cfg(test)]
+mod manifest_tests;
+#[cfg(test)]
 mod table_tests;
 
 pub(crate) use block::{Block, BlockCursor, BlockPlace};
 pub use compression::Compression;
 pub(crate) use entry::{Entry, EntryKind, EntryTraits};
+pub(crate) use era::Era;
 pub(crate) use filter::filter_hash;
+pub(crate) use manifest::{
+    MANIFEST_VERSION, Manifest, RunManifest, ShardManifest, StateManifest, TableEntry, TablePlace,
+};
 pub(crate) use properties::{StateProperties, TableProperties};
 pub(crate) use range_deletes::RangeDeletes;
 pub(crate) use table_meta::{MetaPlace, TableMeta};

@@ -193,9 +193,5 @@ impl TableProperties {
 }
 
 fn decode_expiry(decoder: &mut Decoder<'_>) -> Result<Option<Millis>> {
-    match decoder.array()? {
-        [0] => Ok(None),
-        [1] => decoder.signed().map(Some),
-        [other] => Err(decoder.corrupt(format!("{other} is neither yes nor no"))),
-    }
+    if decoder.flag()? { decoder.signed().map(Some) } else { Ok(None) }
 }

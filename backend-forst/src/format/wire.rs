@@ -137,6 +137,15 @@ impl<'a> Decoder<'a> {
         self.varint().map(unzigzag)
     }
 
+    /// The next byte, which must say yes or no.
+    pub(crate) fn flag(&mut self) -> Result<bool> {
+        match self.array()? {
+            [0] => Ok(false),
+            [1] => Ok(true),
+            [other] => Err(self.corrupt(format!("{other} is neither yes nor no"))),
+        }
+    }
+
     /// The next byte string, see [`put_bytes`].
     pub(crate) fn bytes(&mut self) -> Result<&'a [u8]> {
         let len = self.varint()?;

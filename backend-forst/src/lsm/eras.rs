@@ -9,21 +9,12 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use weir_state_api::ttl::{EventTime, StateTtl, TtlTime, Verdict, convert, sweep};
-use weir_state_api::{Error, ErrorKind, Millis, Result, StateKind};
+use weir_state_api::{Error, ErrorKind, Result, StateKind};
+
+use crate::format::Era;
 
 /// A state has at most so many eras.
 const MAX_ERAS: usize = 255;
-
-/// One era of a state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Era {
-    /// The TTL that values of this era are stamped for.
-    pub ttl: Option<StateTtl>,
-    /// When it began, in processing time.
-    pub since: Millis,
-    /// The current and the first watermark when it began, if any was known.
-    pub since_event: Option<(Millis, Millis)>,
-}
 
 impl Era {
     pub(crate) fn new(ttl: Option<StateTtl>, time: TtlTime) -> Self {
@@ -137,6 +128,7 @@ impl StateEras {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_state_api::Millis;
     use weir_state_api::ttl::{Stamp, TimeDomain};
 
     const TTL: StateTtl = StateTtl::new(100, TimeDomain::Processing);

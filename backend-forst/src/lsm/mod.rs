@@ -35,9 +35,10 @@ mod tree_tests;
 mod vec_source;
 mod version;
 
+pub(crate) use crate::format::Era;
 pub(crate) use edit::{Compacted, ShardEdit};
 pub(crate) use entry_traits::traits_of;
-pub(crate) use eras::{Era, StateEras};
+pub(crate) use eras::StateEras;
 pub(crate) use key_ranges::KeyRanges;
 pub(crate) use merge::Merge;
 pub(crate) use pick::{CompactionOptions, CompactionPlan, Pick, everything, pick};
