@@ -4,10 +4,12 @@
 
 #![deny(missing_docs)]
 
+mod backend;
 mod format;
 mod lsm;
 mod memtable;
 mod store;
 
+pub use backend::{ForstBackendFactory, ForstOptions};
 pub use format::Compression;
 pub use store::{ForstResources, ForstResourcesBuilder, ForstUsage, RequestLimits};

@@ -9,7 +9,6 @@
 //! One memtable holds all states of an instance by their stored keys, each key once: a write replaces
 //! what was there. What lies in older memtables and in tables is not looked at by a write; so a delete
 //! leaves a tombstone, and what is appended to nothing stays an operand.
-#![expect(dead_code, unused_imports, reason = "used by the backend as it lands")]
 
 mod deleted_ranges;
 mod ordered_table;
@@ -20,7 +19,7 @@ use std::iter::Peekable;
 use weir_state_api::StateShape;
 
 pub(crate) use deleted_ranges::DeletedRanges;
-pub(crate) use ordered_table::{OrderedEntry, OrderedTable, Place};
+pub(crate) use ordered_table::{OrderedTable, Place};
 pub(crate) use point_table::PointTable;
 
 use crate::format::EntryKind;
@@ -78,10 +77,13 @@ impl Memtable {
         }
     }
 
-    /// Deletes all entries of maps from `from` up to `to`, here and in what is older.
-    pub(crate) fn delete_range(&mut self, from: &[u8], to: &[u8]) {
+    /// Deletes all entries of maps from `from` up to `to`, here and, if there can be any, in what is
+    /// older.
+    pub(crate) fn delete_range(&mut self, from: &[u8], to: &[u8], older: bool) {
         self.ordered.remove_range(from, to);
-        self.deleted.add(from, to);
+        if older {
+            self.deleted.add(from, to);
+        }
     }
 
     pub(crate) fn deleted(&self) -> &DeletedRanges {
@@ -181,7 +183,7 @@ mod tests {
     fn appending_to_what_a_range_delete_removed_begins_anew() {
         let mut table = Memtable::default();
         table.append(MAP, 0, b"k2", b"old");
-        table.delete_range(b"k1", b"k3");
+        table.delete_range(b"k1", b"k3", true);
         assert_eq!(found(&table, MAP, b"k2"), None);
         table.append(MAP, 0, b"k2", b"new");
         assert_eq!(found(&table, MAP, b"k2"), Some((EntryKind::Put, b"new".to_vec())));

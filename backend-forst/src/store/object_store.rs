@@ -1,12 +1,13 @@
 //! The store as this backend uses it: whole objects in, ranges out, nothing believed unverified.
 
+use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
 use opendal::options::{CopyOptions, ReadOptions, WriteOptions};
-use opendal::{Buffer, Operator};
+use opendal::{Buffer, BytesRange, Operator};
 use tokio::sync::Semaphore;
 use weir_state_api::{BoxFuture, Error, ErrorKind, ObjectRef, Result};
 
@@ -187,24 +188,42 @@ impl ObjectStore {
     /// [`Corrupt`](ErrorKind::Corrupt) when the object keeps ending before the range does; else the
     /// store's.
     pub(crate) async fn read_range(&self, path: &str, range: Range<u64>) -> Result<Bytes> {
+        if range.is_empty() {
+            return Ok(Bytes::new());
+        }
+        self.read(path, range.clone(), range.into()).await
+    }
+
+    /// Reads the end of an object, and makes sure that nothing follows.
+    ///
+    /// # Errors
+    /// As for [`read_range`](ObjectStore::read_range); [`Corrupt`](ErrorKind::Corrupt) also when the
+    /// object is longer than the range says.
+    pub(crate) async fn read_end(&self, path: &str, range: Range<u64>) -> Result<Bytes> {
+        self.read(path, range.clone(), (range.start..).into()).await
+    }
+
+    async fn read(&self, path: &str, range: Range<u64>, asked: BytesRange) -> Result<Bytes> {
         self.limits
             .retry(|failed| {
                 let range = range.clone();
                 async move {
                     self.traffic.retries.add(u64::from(failed > 0));
-                    self.read_once(path, range).await
+                    self.read_once(path, range, asked).await
                 }
             })
             .await
     }
 
-    async fn read_once(&self, path: &str, range: Range<u64>) -> Result<Bytes, Failed> {
+    async fn read_once(
+        &self,
+        path: &str,
+        range: Range<u64>,
+        asked: BytesRange,
+    ) -> Result<Bytes, Failed> {
         let length = range.end.saturating_sub(range.start);
-        if length == 0 {
-            return Ok(Bytes::new());
-        }
         self.traffic.reads.add(1);
-        let options = ReadOptions { range: range.clone().into(), ..ReadOptions::default() };
+        let options = ReadOptions { range: asked, ..ReadOptions::default() };
         let read = self.request(length, self.operator.read_options(path, options)).await;
         let bytes = match read {
             Ok(bytes) => bytes,
@@ -214,10 +233,11 @@ impl ObjectStore {
             Err(source) => return Err(Failed::store("read", path, source)),
         };
         self.traffic.read_bytes.add(bytes.len() as u64);
-        if bytes.len() as u64 != length {
-            return Err(Failed::again(too_short(path, &range, bytes.len())));
+        match (bytes.len() as u64).cmp(&length) {
+            Ordering::Equal => Ok(bytes.to_bytes()),
+            Ordering::Less => Err(Failed::again(too_short(path, &range, bytes.len()))),
+            Ordering::Greater => Err(Failed::for_good(too_long(path, range.end))),
         }
-        Ok(bytes.to_bytes())
     }
 
     /// Reads a whole object and verifies it.
@@ -225,7 +245,7 @@ impl ObjectStore {
     /// # Errors
     /// [`Corrupt`](ErrorKind::Corrupt) when it is not as it was written; else the store's.
     pub(crate) async fn read_object(&self, object: &ObjectRef) -> Result<Bytes> {
-        let bytes = self.read_range(&object.path, 0..object.length).await?;
+        let bytes = self.read_end(&object.path, 0..object.length).await?;
         let found = crc32fast::hash(&bytes);
         if found != object.crc32 {
             return Err(Error::new(
@@ -304,6 +324,13 @@ fn unknown(operation: &str, path: &str, source: Error) -> Error {
     .object(path)
     .advice("check the store, then retry; the object is named nowhere and does no harm")
     .source(source)
+}
+
+#[cold]
+fn too_long(path: &str, length: u64) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("the object goes on behind its {length} bytes"))
+        .object(path)
+        .advice("restore an older checkpoint")
 }
 
 #[cold]

@@ -177,7 +177,7 @@ impl Table {
 
     async fn read_meta(&self) -> Result<Arc<TableMeta>> {
         let range = self.meta.offset..self.meta.file_len();
-        let bytes = self.tables.store.read_range(self.origin(), range).await?;
+        let bytes = self.tables.store.read_end(self.origin(), range).await?;
         self.keep_meta(&bytes)
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
+use weir_backend_forst::ForstBackendFactory;
 use weir_backend_heap::HeapBackendFactory;
 #[cfg(not(feature = "rocks"))]
 use weir_state_api::Error;
@@ -97,6 +98,8 @@ pub(crate) enum Backend {
     Heap,
     /// RocksDB on the local disk, incremental snapshots; needs the feature `rocks`
     Rocks,
+    /// In the store of the checkpoints, with memory as a cache
+    Forst,
 }
 
 impl Backend {
@@ -104,6 +107,7 @@ impl Backend {
         match self {
             Backend::Heap => "heap",
             Backend::Rocks => "rocks",
+            Backend::Forst => "forst",
         }
     }
 
@@ -112,6 +116,7 @@ impl Backend {
         match self {
             Backend::Heap => Ok(Arc::new(HeapBackendFactory::default())),
             Backend::Rocks => rocks(),
+            Backend::Forst => Ok(Arc::new(ForstBackendFactory::default())),
         }
     }
 }

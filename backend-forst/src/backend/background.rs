@@ -1,0 +1,201 @@
+//! When memtables are frozen and flushed, and what waits for it.
+
+use std::sync::Arc;
+
+use weir_state_api::ttl::TtlTime;
+use weir_state_api::{Error, Result, Spawned, Spawner, block_on};
+
+use super::TableView;
+use super::flush::encode;
+use super::frozen::{Flushed, Frozen};
+use super::mailbox::Mailbox;
+use super::options::ForstOptions;
+use super::tree::Tree;
+use crate::format::TableOptions;
+use crate::lsm::TableId;
+use crate::store::{Destination, MemtableAccount, NewTable, ObjectNames, Tables};
+
+/// What background work tells the instance.
+#[derive(Debug)]
+pub(crate) enum Mail {
+    /// A flush has ended: the frozen memtable has its table.
+    Flushed,
+    /// A flush has failed; the memtable stays in memory.
+    FlushFailed(Error),
+    /// A table that was in memory only, or not the instance's own, is in the store now.
+    Moved(TableId, super::Table),
+}
+
+/// Turns frozen memtables into tables. Shared with whatever runs in the background.
+#[derive(Debug)]
+pub(crate) struct Flusher {
+    pub(crate) tables: Arc<Tables>,
+    options: TableOptions,
+    /// Where tables go; `None` for memory.
+    names: Option<ObjectNames>,
+    /// Memtables of so many bytes or less become tables in memory: a checkpoint takes them along.
+    tiny_bytes: usize,
+}
+
+impl Flusher {
+    pub(crate) fn new(tables: Arc<Tables>, options: &ForstOptions, directory: &str) -> Self {
+        Flusher {
+            tables,
+            options: options.table_options(),
+            names: (!directory.is_empty()).then(|| ObjectNames::below(directory)),
+            tiny_bytes: usize::try_from(options.inline_tail_bytes).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// Where the instance's own tables go.
+    pub(crate) fn destination(&self) -> Destination {
+        self.names.clone().map_or(Destination::Memory, Destination::Store)
+    }
+
+    /// What a frozen memtable becomes. Whoever asks first does the work.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn flush(&self, frozen: &Arc<Frozen>) -> Result<Flushed> {
+        frozen.flush_with(|| self.write(Arc::clone(frozen))).await
+    }
+
+    async fn write(&self, frozen: Arc<Frozen>) -> Result<Flushed> {
+        let bytes = frozen.memtable.memory_bytes();
+        let destination =
+            if bytes <= self.tiny_bytes { Destination::Memory } else { self.destination() };
+        let mut sink = self.tables.sink(destination, bytes as u64, None);
+        let options = self.options;
+        let written = Spawned::blocking(&**self.tables.spawner(), move || {
+            let Some(mut writer) = encode(&frozen, options)? else { return Ok(None) };
+            sink.write(writer.take_ready());
+            Ok(Some((sink, writer.finish()?)))
+        });
+        let Some((sink, finished)) = written.await? else { return Ok(None) };
+        let length = finished.length;
+        let NewTable { table, properties } = sink.finish(finished).await?;
+        Ok(Some(TableView::new(TableId::unique(), table, properties, length)))
+    }
+}
+
+/// The background work of one instance.
+#[derive(Debug)]
+pub(crate) struct Background {
+    pub(crate) flusher: Arc<Flusher>,
+    pub(crate) mailbox: Arc<Mailbox<Mail>>,
+    account: MemtableAccount,
+    memtable_bytes: usize,
+    max_frozen: usize,
+    /// Why the last flush failed; the next one is tried when there is more to flush.
+    failed: Option<Error>,
+}
+
+impl Background {
+    pub(crate) fn new(flusher: Flusher, options: &ForstOptions) -> Self {
+        Background {
+            flusher: Arc::new(flusher),
+            mailbox: Arc::default(),
+            account: options.resources.caches().memtables.account(),
+            memtable_bytes: options.memtable_bytes.max(1),
+            max_frozen: options.max_frozen.max(1),
+            failed: None,
+        }
+    }
+
+    fn spawner(&self) -> &Arc<dyn Spawner> {
+        self.flusher.tables.spawner()
+    }
+
+    /// Takes in what the background work tells. Costs a flag when there is nothing.
+    #[inline]
+    pub(crate) fn take_mail(&mut self, tree: &mut Tree) {
+        if let Some(mail) = self.mailbox.take() {
+            self.take_in(mail, tree);
+        }
+    }
+
+    #[cold]
+    fn take_in(&mut self, mail: Vec<Mail>, tree: &mut Tree) {
+        for news in mail {
+            match news {
+                Mail::Flushed => self.failed = None,
+                Mail::FlushFailed(error) => {
+                    tracing::warn!(%error, "a flush failed; it is tried again with the next one");
+                    self.failed = Some(error);
+                }
+                Mail::Moved(id, table) => tree.moved(id, &table),
+            }
+        }
+        tree.install_flushed();
+    }
+
+    /// Makes room before a write: freezes a full memtable, and waits when too many are frozen.
+    ///
+    /// # Errors
+    /// Those of the flush that is waited for. Nothing has been written then.
+    #[inline]
+    pub(crate) fn make_room(
+        &mut self,
+        tree: &mut Tree,
+        time: impl FnOnce() -> TtlTime,
+    ) -> Result<()> {
+        self.take_mail(tree);
+        let bytes = tree.active_bytes();
+        self.account.set(bytes as u64);
+        if bytes < self.memtable_bytes && !self.account.should_freeze() {
+            return Ok(());
+        }
+        self.freeze(tree, time());
+        self.wait_for_room(tree)
+    }
+
+    /// Ends the memtables that take writes and begins their flush.
+    #[cold]
+    pub(crate) fn freeze(&mut self, tree: &mut Tree, time: TtlTime) {
+        self.account.set(tree.active_bytes() as u64);
+        let permit = Arc::new(self.account.freeze());
+        for shard in 0..tree.shard_count() {
+            tree.freeze(shard, time, Some(Arc::clone(&permit)));
+        }
+        self.flush_frozen(tree);
+    }
+
+    /// Begins to flush whatever is frozen and not being flushed.
+    pub(crate) fn flush_frozen(&mut self, tree: &mut Tree) {
+        for shard in 0..tree.shard_count() {
+            for frozen in tree.frozen(shard).iter().rev() {
+                if frozen.is_idle() {
+                    self.begin_flush(Arc::clone(frozen));
+                }
+            }
+        }
+        // A spawner that runs everything at once is done already.
+        self.take_mail(tree);
+    }
+
+    fn begin_flush(&self, frozen: Arc<Frozen>) {
+        let (flusher, mailbox) = (Arc::clone(&self.flusher), Arc::clone(&self.mailbox));
+        self.spawner().spawn(Box::pin(async move {
+            mailbox.post(match flusher.flush(&frozen).await {
+                Ok(_) => Mail::Flushed,
+                Err(error) => Mail::FlushFailed(error),
+            });
+        }));
+    }
+
+    /// Waits until there are few enough frozen memtables: the spawner must run on other threads then.
+    fn wait_for_room(&mut self, tree: &mut Tree) -> Result<()> {
+        while tree.most_frozen() > self.max_frozen {
+            let Some(oldest) = tree.next_to_flush() else { break };
+            self.account.budget().stalls.add(1);
+            let flusher = Arc::clone(&self.flusher);
+            let flush = Spawned::future(&**self.spawner(), async move {
+                flusher.flush(&oldest).await.map(drop)
+            });
+            block_on(flush)?;
+            self.take_mail(tree);
+            tree.install_flushed();
+        }
+        Ok(())
+    }
+}

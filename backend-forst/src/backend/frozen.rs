@@ -1,0 +1,132 @@
+//! A memtable that takes no more writes, on its way into a table.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+use weir_state_api::Result;
+use weir_state_api::ttl::TtlTime;
+
+use super::TableView;
+use super::sources::PinnedMemory;
+use crate::lsm::ShardState;
+use crate::memtable::{Memtable, OrderedTable};
+use crate::store::MemtablePermit;
+
+/// A frozen memtable. Shared by reads, the flush and snapshots.
+#[derive(Debug)]
+pub(crate) struct Frozen {
+    pub(crate) memtable: Memtable,
+    /// The states of its shard when it was frozen: all values are of their current eras.
+    pub(crate) states: Arc<Vec<ShardState>>,
+    /// The era of each of them.
+    pub(crate) eras: Arc<Vec<u8>>,
+    /// When it was frozen: what expires later stays in the table.
+    pub(crate) time: TtlTime,
+    /// The memory it takes, given back with it. Shared with those frozen at the same time.
+    _permit: Option<Arc<MemtablePermit>>,
+    flush: Mutex<Flush>,
+}
+
+/// How far its flush is.
+#[derive(Debug, Default)]
+enum Flush {
+    #[default]
+    Idle,
+    Running(Vec<Waker>),
+    Done(Flushed),
+}
+
+/// What it has become: a table, or nothing when everything in it had expired.
+pub(crate) type Flushed = Option<TableView>;
+
+impl Frozen {
+    pub(crate) fn new(
+        memtable: Memtable,
+        states: Arc<Vec<ShardState>>,
+        eras: Arc<Vec<u8>>,
+        time: TtlTime,
+        permit: Option<Arc<MemtablePermit>>,
+    ) -> Self {
+        Frozen { memtable, states, eras, time, _permit: permit, flush: Mutex::default() }
+    }
+
+    /// Its entries of maps and queues, for a scan of this range.
+    pub(crate) fn pin(&self, entries: OrderedTable, range: (&[u8], Option<&[u8]>)) -> PinnedMemory {
+        let deleted = Arc::new(self.memtable.deleted().within(range.0, range.1));
+        PinnedMemory { entries, deleted, eras: Arc::clone(&self.eras) }
+    }
+
+    /// Whether nobody flushes it and nobody has.
+    pub(crate) fn is_idle(&self) -> bool {
+        matches!(&*self.lock(), Flush::Idle)
+    }
+
+    /// What it has become, if the flush is done.
+    pub(crate) fn flushed(&self) -> Option<Flushed> {
+        match &*self.lock() {
+            Flush::Done(flushed) => Some(flushed.clone()),
+            Flush::Idle | Flush::Running(_) => None,
+        }
+    }
+
+    /// What it becomes: flushed by `flush`, unless somebody else does it or has done it. A flush that
+    /// fails is an error for whoever ran it; who waited tries it himself.
+    ///
+    /// # Errors
+    /// Those of the flush.
+    pub(crate) async fn flush_with<F>(&self, mut flush: impl FnMut() -> F) -> Result<Flushed>
+    where
+        F: Future<Output = Result<Flushed>>,
+    {
+        loop {
+            let turn = std::future::poll_fn(|context| {
+                let mut state = self.lock();
+                match &mut *state {
+                    Flush::Done(flushed) => Poll::Ready(Some(flushed.clone())),
+                    Flush::Idle => {
+                        *state = Flush::Running(Vec::new());
+                        Poll::Ready(None)
+                    }
+                    Flush::Running(wakers) => {
+                        wakers.push(context.waker().clone());
+                        Poll::Pending
+                    }
+                }
+            });
+            if let Some(flushed) = turn.await {
+                return Ok(flushed);
+            }
+            let running = RunningFlush(self);
+            let flushed = flush().await?;
+            running.done(flushed);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Flush> {
+        self.flush.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end(&self, state: Flush) {
+        let before = std::mem::replace(&mut *self.lock(), state);
+        if let Flush::Running(wakers) = before {
+            wakers.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+/// The duty to end a flush; dropped without a result, somebody else may try.
+struct RunningFlush<'f>(&'f Frozen);
+
+impl RunningFlush<'_> {
+    fn done(self, flushed: Flushed) {
+        self.0.end(Flush::Done(flushed));
+    }
+}
+
+impl Drop for RunningFlush<'_> {
+    fn drop(&mut self) {
+        if matches!(&*self.0.lock(), Flush::Running(_)) {
+            self.0.end(Flush::Idle);
+        }
+    }
+}

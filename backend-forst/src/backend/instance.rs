@@ -1,0 +1,461 @@
+//! The calls of the interface.
+
+use std::sync::Arc;
+
+use weir_state_api::stored_key::{map_bounds, push_map, push_map_prefix, push_point, take_part};
+use weir_state_api::ttl::{TtlClock, TtlTime};
+use weir_state_api::{
+    Address, Capabilities, Change, KeyRef, KeyedBackend, Lookup, MapRange, Millis, NextTimer,
+    Notification, OpenRequest, Order, Page, PendingValues, Result, Scan, ScanStep, SnapshotRequest,
+    SnapshotTask, StateDescriptor, StateId, StateShape, Statistics, TimerPoll, TimerRef, UpdateFn,
+    Updated, Values,
+};
+
+use super::append_guard::AppendGuard;
+use super::background::Background;
+use super::key_scan::{KeyScan, odd_key};
+use super::limits::ValueLimit;
+use super::lookup::read_one;
+use super::multi_get::multi_get;
+use super::options::ForstOptions;
+use super::read::{Read, Target, pending, read};
+use super::scan::MapScan;
+use super::snapshot::{QueueBounds, Snapshots};
+use super::sources::KeyRange;
+use super::states::{State, States};
+use super::timers::{QueueHead, TimerQueue, time_of_suffix};
+use super::tree::Tree;
+use crate::format::{EntryKind, filter_hash};
+use crate::lsm::Direction;
+
+/// An instance of the backend.
+pub(crate) struct ForstBackend {
+    request: OpenRequest,
+    options: Arc<ForstOptions>,
+    states: States,
+    tree: Tree,
+    background: Background,
+    snapshots: Snapshots,
+    clock: TtlClock,
+    guard: AppendGuard,
+    limit: ValueLimit,
+    /// The stored key of the running access.
+    key: Vec<u8>,
+    /// The value read last, to lend it.
+    value: Vec<u8>,
+    /// The value that a function wrote.
+    output: Vec<u8>,
+    /// The timer polled last, to lend it.
+    polled: PolledTimer,
+}
+
+impl ForstBackend {
+    pub(crate) fn new(
+        request: OpenRequest,
+        options: Arc<ForstOptions>,
+        tree: Tree,
+        background: Background,
+        snapshots: Snapshots,
+        clock: TtlClock,
+    ) -> Self {
+        let limit = ValueLimit(options.max_value_len);
+        ForstBackend {
+            request,
+            options,
+            states: States::default(),
+            tree,
+            background,
+            snapshots,
+            clock,
+            guard: AppendGuard::default(),
+            limit,
+            key: Vec::new(),
+            value: Vec::new(),
+            output: Vec::new(),
+            polled: PolledTimer::default(),
+        }
+    }
+
+    /// Adds a state with timers as they are in the tree; `first` is a time that none is before.
+    pub(crate) fn add_restored(
+        &mut self,
+        descriptor: StateDescriptor,
+        first: Option<Millis>,
+    ) -> Result<()> {
+        if self.states.find(&descriptor.name).is_none() {
+            let timers = TimerQueue::in_tree(self.options.timers_in_memory, first);
+            self.add(descriptor, timers)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, descriptor: StateDescriptor, timers: TimerQueue) -> Result<StateId> {
+        let id = self.states.next_id()?;
+        self.tree.add_state(&descriptor, self.clock.time())?;
+        let shape = descriptor.kind.shape();
+        self.states.add(State { descriptor, shape, timers });
+        Ok(id)
+    }
+
+    /// Makes room for a write.
+    #[inline]
+    fn make_room(&mut self) -> Result<()> {
+        let clock = &mut self.clock;
+        self.background.make_room(&mut self.tree, || clock.time())
+    }
+
+    #[inline]
+    fn locate(&mut self, at: &Address<'_>, call: &str) -> Result<Target> {
+        locate(&self.tree, &self.states, at, &mut self.key, call)
+    }
+
+    /// The shard of an access that only maps offer, the state's number there, and what the keys of the
+    /// map begin with.
+    fn locate_map(&self, at: &Address<'_>, call: &str) -> Result<(usize, StateId, Vec<u8>)> {
+        let shard = self.tree.shard_of(at.key)?;
+        let state = self.states.get(at.state)?;
+        state.expect(state.shape == StateShape::Ordered, call)?;
+        let stored = self.tree.stored(shard, at.state);
+        let mut prefix = Vec::new();
+        push_map_prefix(stored, at.key, at.namespace, &mut prefix);
+        Ok((shard, stored, prefix))
+    }
+
+    /// The timers of a queue.
+    fn queue(&mut self, queue: StateId, call: &str) -> Result<(&mut TimerQueue, &mut Tree)> {
+        let state = self.states.get_mut(queue)?;
+        state.expect(state.shape == StateShape::Queue, call)?;
+        Ok((&mut state.timers, &mut self.tree))
+    }
+
+    fn set(&mut self, target: Target, kind: EntryKind, value: &[u8]) {
+        self.tree.set(target.shard, target.shape, target.hash, &self.key, kind, value);
+    }
+
+    fn get_now(&mut self, at: &Address<'_>) -> Result<(Target, Read<'_>)> {
+        self.background.take_mail(&mut self.tree);
+        let target = self.locate(at, "get")?;
+        Ok((target, read(&self.tree, target, &self.key, &mut self.value)?))
+    }
+
+    /// Refuses an append that would make a value too long, as far as its length is known.
+    fn check_append(&mut self, at: &Address<'_>, target: Target, more: usize) -> Result<()> {
+        self.limit.check(more)?;
+        let measure = self.limit.is_exact() || self.guard.must_measure(at.key, more, self.limit.0);
+        if measure && let Read::Found(there) = read(&self.tree, target, &self.key, &mut self.value)?
+        {
+            self.limit.check(there.len() + more)?;
+        }
+        Ok(())
+    }
+
+    /// The time, for what is decided by it now.
+    fn time(&mut self) -> TtlTime {
+        self.clock.time()
+    }
+}
+
+/// Finds where an access to a point state or a map goes, and writes the stored key.
+#[inline]
+pub(crate) fn locate(
+    tree: &Tree,
+    states: &States,
+    at: &Address<'_>,
+    key: &mut Vec<u8>,
+    call: &str,
+) -> Result<Target> {
+    let shard = tree.shard_of(at.key)?;
+    let state = states.get(at.state)?;
+    let stored = tree.stored(shard, at.state);
+    key.clear();
+    match state.shape {
+        StateShape::Point => push_point(stored, at.key, at.namespace, key),
+        StateShape::Ordered => push_map(stored, at.key, at.namespace, at.map_key, key),
+        StateShape::Queue => state.expect(false, call)?,
+    }
+    Ok(Target { shard, shape: state.shape, state: stored, hash: filter_hash(key) })
+}
+
+impl std::fmt::Debug for ForstBackend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ForstBackend")
+            .field("operator", &self.request.operator)
+            .field("key_groups", &self.request.key_groups)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What instances of this backend can do.
+pub(crate) fn capabilities(options: &ForstOptions) -> Capabilities {
+    Capabilities::minimal()
+        .with_incremental_snapshots(true)
+        .with_max_value_len(options.max_value_len)
+}
+
+impl KeyedBackend for ForstBackend {
+    fn capabilities(&self) -> Capabilities {
+        capabilities(&self.options)
+    }
+
+    fn register(&mut self, descriptor: &StateDescriptor) -> Result<StateId> {
+        let Some((id, known)) = self.states.find(&descriptor.name) else {
+            let timers = TimerQueue::empty(self.options.timers_in_memory);
+            return self.add(descriptor.clone(), timers);
+        };
+        known.descriptor.check_compatible(descriptor)?;
+        if known.descriptor.ttl != descriptor.ttl {
+            let time = self.time();
+            self.tree.set_ttl(id, descriptor.ttl, time)?;
+            self.states.get_mut(id)?.descriptor.ttl = descriptor.ttl;
+            self.background.flush_frozen(&mut self.tree);
+        }
+        Ok(id)
+    }
+
+    fn states(&self) -> Vec<(StateId, StateDescriptor)> {
+        self.states.iter().map(|(id, state)| (id, state.descriptor.clone())).collect()
+    }
+
+    fn get(&mut self, at: &Address<'_>) -> Result<Lookup<'_>> {
+        self.background.take_mail(&mut self.tree);
+        let target = self.locate(at, "get")?;
+        Ok(match read(&self.tree, target, &self.key, &mut self.value)? {
+            Read::Found(value) => Lookup::Found(value),
+            Read::Absent => Lookup::Absent,
+            Read::Pending(search) => {
+                let read = pending(&self.tree, target, &self.key, search);
+                Lookup::Pending(Box::pin(read_one(read)))
+            }
+        })
+    }
+
+    fn get_or_defer(&mut self, at: &Address<'_>) -> Result<Option<Lookup<'_>>> {
+        Ok(match self.get_now(at)?.1 {
+            Read::Found(value) => Some(Lookup::Found(value)),
+            Read::Absent => Some(Lookup::Absent),
+            Read::Pending(_) => None,
+        })
+    }
+
+    fn multi_get(
+        &mut self,
+        addresses: &[Address<'_>],
+        values: &mut Values,
+    ) -> Result<Option<PendingValues>> {
+        self.background.take_mail(&mut self.tree);
+        values.reset(addresses.len());
+        multi_get(&self.tree, &self.states, addresses, values)
+    }
+
+    fn put(&mut self, at: &Address<'_>, value: &[u8]) -> Result<()> {
+        at.check_lengths()?;
+        self.limit.check(value.len())?;
+        let target = self.locate(at, "put")?;
+        self.make_room()?;
+        self.set(target, EntryKind::Put, value);
+        Ok(())
+    }
+
+    fn delete(&mut self, at: &Address<'_>) -> Result<()> {
+        let target = self.locate(at, "delete")?;
+        self.make_room()?;
+        self.set(target, EntryKind::Delete, &[]);
+        Ok(())
+    }
+
+    fn append(&mut self, at: &Address<'_>, value: &[u8]) -> Result<()> {
+        at.check_lengths()?;
+        let target = self.locate(at, "append")?;
+        self.make_room()?;
+        self.check_append(at, target, value.len())?;
+        self.tree.append(target.shard, target.shape, target.hash, &self.key, value);
+        Ok(())
+    }
+
+    fn update(&mut self, at: &Address<'_>, f: &mut UpdateFn<'_>) -> Result<Updated> {
+        at.check_lengths()?;
+        let target = self.locate(at, "update")?;
+        self.make_room()?;
+        self.output.clear();
+        let change = match read(&self.tree, target, &self.key, &mut self.value)? {
+            Read::Found(value) => f(Some(value), &mut self.output)?,
+            Read::Absent => f(None, &mut self.output)?,
+            Read::Pending(search) => {
+                let read = pending(&self.tree, target, &self.key, search);
+                return Ok(Updated::Pending(Box::pin(read_one(read))));
+            }
+        };
+        match change {
+            Change::Keep => {}
+            Change::Put => {
+                self.limit.check(self.output.len())?;
+                let (tree, key) = (&mut self.tree, &self.key);
+                tree.set(
+                    target.shard,
+                    target.shape,
+                    target.hash,
+                    key,
+                    EntryKind::Put,
+                    &self.output,
+                );
+            }
+            Change::Delete => self.set(target, EntryKind::Delete, &[]),
+        }
+        Ok(Updated::Done)
+    }
+
+    fn scan(
+        &mut self,
+        at: &Address<'_>,
+        range: MapRange<'_>,
+        order: Order,
+        page: &mut Page,
+    ) -> Result<ScanStep> {
+        self.background.take_mail(&mut self.tree);
+        let (shard, state, prefix) = self.locate_map(at, "scan")?;
+        if range.is_empty() {
+            return Ok(ScanStep::Last);
+        }
+        let (from, to) = map_bounds(&prefix, range);
+        let range = KeyRange { from, to };
+        let direction = match order {
+            Order::Ascending => Direction::Forward,
+            Order::Descending => Direction::Backward,
+        };
+        let walk = self.tree.pin(shard, &range).walk(&range, direction, Some(&prefix));
+        Box::new(MapScan { walk, state, prefix_len: prefix.len() }).next(page)
+    }
+
+    fn delete_range(&mut self, at: &Address<'_>, range: MapRange<'_>) -> Result<()> {
+        let (shard, _, prefix) = self.locate_map(at, "delete_range")?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        self.make_room()?;
+        let (from, to) = map_bounds(&prefix, range);
+        self.tree.delete_range(shard, &from, &to, filter_hash(&prefix));
+        Ok(())
+    }
+
+    fn scan_keys(
+        &mut self,
+        state: StateId,
+        namespace: Option<&[u8]>,
+        page: &mut Page,
+    ) -> Result<ScanStep> {
+        self.background.take_mail(&mut self.tree);
+        let shape = self.states.get(state)?.shape;
+        self.states.get(state)?.expect(shape != StateShape::Queue, "scan_keys")?;
+        let time = self.time();
+        let views = self.tree.pin_state(state, shape);
+        Box::new(KeyScan::new(views.into_iter(), shape, namespace, time)).next(page)
+    }
+
+    fn register_timer(&mut self, timer: &TimerRef<'_>) -> Result<()> {
+        timer.check_lengths()?;
+        self.make_room()?;
+        let (queue, tree) = self.queue(timer.queue, "register_timer")?;
+        queue.register(timer.queue, timer, tree)
+    }
+
+    fn delete_timer(&mut self, timer: &TimerRef<'_>) -> Result<()> {
+        self.make_room()?;
+        let (queue, tree) = self.queue(timer.queue, "delete_timer")?;
+        queue.delete(timer.queue, timer, tree)
+    }
+
+    fn poll_timer(&mut self, queue: StateId, now: Millis) -> Result<TimerPoll<'_>> {
+        self.background.take_mail(&mut self.tree);
+        let (timers, tree) = self.queue(queue, "poll_timer")?;
+        let first = match timers.first(queue, tree)? {
+            QueueHead::Empty => return Ok(TimerPoll::Idle),
+            QueueHead::Pending(future) => return Ok(TimerPoll::Pending(future)),
+            QueueHead::First(first) => first,
+        };
+        let (suffix, group) = &first;
+        let time = time_of_suffix(suffix);
+        if time > now {
+            return Ok(TimerPoll::Idle);
+        }
+        timers.remove(queue, &first, tree);
+        self.polled.take_suffix(suffix)?;
+        let key = KeyRef::with_group(&self.polled.key, *group)?;
+        Ok(TimerPoll::Due(TimerRef { queue, time, key, namespace: &self.polled.namespace }))
+    }
+
+    fn next_timer(&mut self, queue: StateId) -> Result<NextTimer> {
+        let (timers, tree) = self.queue(queue, "next_timer")?;
+        Ok(match timers.next_time(queue, tree)? {
+            None => NextTimer::Unknown,
+            Some(None) => NextTimer::Empty,
+            Some(Some(time)) => NextTimer::At(time),
+        })
+    }
+
+    fn advance_watermark(&mut self, watermark: Millis) {
+        self.clock.advance_watermark(watermark);
+    }
+
+    fn snapshot(&mut self, request: SnapshotRequest) -> Result<SnapshotTask> {
+        self.background.take_mail(&mut self.tree);
+        let mut queues = QueueBounds::new();
+        for (id, state) in self.states.iter_mut() {
+            state.timers.write_out(id, &mut self.tree);
+            if let Some(first) = state.timers.lower_bound() {
+                queues.insert(state.descriptor.name.clone(), first);
+            }
+        }
+        let time = self.time();
+        self.background.freeze(&mut self.tree, time);
+        let descriptors = self.states.iter().map(|(_, state)| state.descriptor.clone()).collect();
+        self.snapshots.begin(&self.request, request, &mut self.tree, descriptors, queues)
+    }
+
+    fn notify(&mut self, notification: Notification) -> Result<()> {
+        self.background.take_mail(&mut self.tree);
+        self.snapshots.notify(notification);
+        Ok(())
+    }
+
+    fn physical_entries(&self, state: StateId) -> Result<u64> {
+        let known = self.states.get(state)?;
+        Ok(known.timers.count(self.tree.versions_of(state)))
+    }
+
+    fn statistics(&self) -> Statistics {
+        let mut statistics = self.snapshots.statistics();
+        let (bytes, keys) = self.tree.in_memory();
+        let tables = self.tree.version().tables();
+        let entries = tables.map(|view| view.properties().entries()).sum::<u64>();
+        statistics.entries = keys + entries;
+        statistics.memory_bytes = bytes;
+        for view in self.tree.version().tables() {
+            let resident = view.table().resident_bytes().map_or(0, bytes::Bytes::len);
+            let meta = view.table().meta_now().map_or(0, |meta| meta.memory_bytes());
+            statistics.memory_bytes += (resident + meta) as u64;
+        }
+        for (_, state) in self.states.iter() {
+            statistics.entries += state.timers.count(0);
+            statistics.memory_bytes += state.timers.memory_bytes();
+        }
+        statistics
+    }
+}
+
+/// The timer lent by a poll.
+#[derive(Debug, Default)]
+struct PolledTimer {
+    key: Vec<u8>,
+    namespace: Vec<u8>,
+}
+
+impl PolledTimer {
+    /// Takes the parts of a timer's stored key without key group and queue.
+    fn take_suffix(&mut self, suffix: &[u8]) -> Result<()> {
+        self.key.clear();
+        self.namespace.clear();
+        let parts = suffix.get(8..).unwrap_or_default();
+        self.namespace.extend_from_slice(take_part(parts, &mut self.key).ok_or_else(odd_key)?);
+        Ok(())
+    }
+}

@@ -1,0 +1,229 @@
+//! Point reads: from memtable to memtable and run to run, newest first, until the value is known.
+//!
+//! A [`Search`] is where a read has come to. It goes on as long as memory or the local disk answer, and
+//! says what it needs otherwise; who drives it (a single read, a batch) fetches that and goes on.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weir_state_api::{Result, StateId};
+
+use super::{Shard, Table, Version};
+use crate::format::{Block, EntryKind, TableMeta};
+use crate::lsm::{KeyVersion, Resolver, StateEras};
+
+/// What is looked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted<'k> {
+    /// The stored key and its hash.
+    pub(crate) key: &'k [u8],
+    pub(crate) hash: u64,
+    /// The state's stored number.
+    pub(crate) state: StateId,
+}
+
+/// How far a read has come.
+#[derive(Debug, Default)]
+pub(crate) struct Search {
+    /// Operands found so far, newest first, each with its era.
+    operands: Vec<(u8, Vec<u8>)>,
+    /// The run to look into next.
+    run: usize,
+    /// What the search waited for.
+    meta: Option<Arc<TableMeta>>,
+    block: Option<Block>,
+}
+
+/// What a search comes to.
+#[derive(Debug)]
+pub(crate) enum Reached {
+    /// The value is in the buffer.
+    Found,
+    Absent,
+    /// The end of this table must be read first.
+    Meta(Table),
+    /// This block of a table must be read first.
+    Block(Table, usize),
+}
+
+impl Search {
+    /// Whether no operands were found.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.operands.is_empty()
+    }
+
+    /// An operand of a memtable.
+    pub(crate) fn push_operand(&mut self, era: u8, operand: &[u8]) {
+        self.operands.push((era, operand.to_vec()));
+    }
+
+    /// Nothing older counts: `value`, if any, is the oldest version.
+    pub(crate) fn finish(
+        &mut self,
+        eras: &StateEras,
+        value: Option<(u8, &[u8])>,
+        into: &mut Vec<u8>,
+    ) -> Result<Reached> {
+        into.clear();
+        if let (Some((era, value)), true) = (value, self.operands.is_empty()) {
+            return Ok(match eras.convert(value, era)? {
+                Some(value) => {
+                    into.extend_from_slice(&value);
+                    Reached::Found
+                }
+                None => Reached::Absent,
+            });
+        }
+        let operands = self.operands.iter().map(|(era, operand)| KeyVersion {
+            kind: EntryKind::Append,
+            era: *era,
+            value: operand,
+        });
+        let oldest = value.map(|(era, value)| KeyVersion { kind: EntryKind::Put, era, value });
+        let resolved = Resolver::for_reads().resolve(eras, operands.chain(oldest), true)?;
+        Ok(match resolved.value() {
+            Some(value) => {
+                into.extend_from_slice(&value);
+                Reached::Found
+            }
+            None => Reached::Absent,
+        })
+    }
+
+    /// Looks into the runs of a shard, from where it has come to. A value that is found is put into the
+    /// buffer. Allocates nothing while blocks are in memory and no operands are met.
+    pub(crate) fn go_on(
+        &mut self,
+        shard: &Shard,
+        wanted: Wanted<'_>,
+        into: &mut Vec<u8>,
+    ) -> Result<Reached> {
+        let Some(known) = shard.states().get(wanted.state.index()) else {
+            return Ok(Reached::Absent);
+        };
+        let eras = &known.eras;
+        while let Some(run) = shard.runs().get(self.run) {
+            let Some(view) = run.find(wanted.key) else {
+                self.run += 1;
+                continue;
+            };
+            let table = view.table();
+            let fetched = self.meta.take();
+            let Some(meta) = fetched.as_ref().or_else(|| table.meta_now()) else {
+                return Ok(Reached::Meta(table.clone()));
+            };
+            let number = meta.block_of(wanted.key).filter(|_| meta.may_contain(wanted.hash));
+            if let Some(number) = number {
+                let block = match self.block.take() {
+                    Some(block) => Some(block),
+                    None => table.block_now(number)?,
+                };
+                let Some(block) = block else {
+                    return Ok(Reached::Block(table.clone(), number));
+                };
+                if let Some((kind, value)) = block.get_hashed(wanted.key, wanted.hash) {
+                    let era = meta.era_of(wanted.state).unwrap_or(0);
+                    match kind {
+                        EntryKind::Put => return self.finish(eras, Some((era, value)), into),
+                        EntryKind::Delete => return self.finish(eras, None, into),
+                        EntryKind::Append => self.push_operand(era, value),
+                    }
+                }
+            }
+            if !meta.range_deletes().is_empty() && meta.range_deletes().covers(wanted.key) {
+                break;
+            }
+            self.run += 1;
+        }
+        self.finish(eras, None, into)
+    }
+}
+
+/// A read that waits, with all it needs.
+#[derive(Debug)]
+pub(crate) struct PendingRead {
+    pub(crate) version: Arc<Version>,
+    pub(crate) shard: usize,
+    pub(crate) key: Vec<u8>,
+    pub(crate) hash: u64,
+    pub(crate) state: StateId,
+    pub(crate) search: Search,
+}
+
+/// Tables by what they are, with what is wanted of each.
+#[derive(Debug, Default)]
+struct Needs {
+    /// The reads that wait for the end of each.
+    metas: Vec<(Table, Vec<usize>)>,
+    /// The blocks, ascending, and the reads that wait for each.
+    blocks: Vec<(Table, Vec<(usize, usize)>)>,
+}
+
+impl Needs {
+    fn of_table<T>(list: &mut Vec<(Table, Vec<T>)>, table: Table, need: T) {
+        match list.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &table)) {
+            Some((_, needs)) => needs.push(need),
+            None => list.push((table, vec![need])),
+        }
+    }
+}
+
+/// Ends many reads together: in each round, all that they need of one table is asked for at once, and
+/// all tables are read at the same time.
+pub(crate) async fn read_all(mut reads: Vec<PendingRead>) -> Result<Vec<Option<Bytes>>> {
+    let mut values: Vec<Option<Bytes>> = vec![None; reads.len()];
+    let mut waiting: Vec<usize> = (0..reads.len()).collect();
+    let mut buffer = Vec::new();
+    while !waiting.is_empty() {
+        let mut needs = Needs::default();
+        for index in waiting.drain(..) {
+            let read = &mut reads[index];
+            let shard = &read.version.shards()[read.shard];
+            let wanted = Wanted { key: &read.key, hash: read.hash, state: read.state };
+            match read.search.go_on(shard, wanted, &mut buffer)? {
+                Reached::Found => values[index] = Some(Bytes::copy_from_slice(&buffer)),
+                Reached::Absent => {}
+                Reached::Meta(table) => Needs::of_table(&mut needs.metas, table, index),
+                Reached::Block(table, block) => {
+                    Needs::of_table(&mut needs.blocks, table, (block, index));
+                }
+            }
+        }
+        let metas = needs.metas.iter().map(|(table, _)| table.load_meta());
+        let blocks = needs.blocks.iter_mut().map(|(table, wanted)| {
+            wanted.sort_unstable();
+            let mut numbers: Vec<usize> = wanted.iter().map(|(number, _)| *number).collect();
+            numbers.dedup();
+            table.fetch_blocks(&numbers)
+        });
+        let blocks: Vec<_> = blocks.collect();
+        let (metas, blocks) = futures_util::future::try_join(
+            futures_util::future::try_join_all(metas),
+            futures_util::future::try_join_all(blocks),
+        )
+        .await?;
+        for ((_, indexes), meta) in needs.metas.into_iter().zip(metas) {
+            for index in indexes {
+                reads[index].search.meta = Some(Arc::clone(&meta));
+                waiting.push(index);
+            }
+        }
+        for ((_, wanted), blocks) in needs.blocks.into_iter().zip(blocks) {
+            let mut blocks = blocks.into_iter();
+            let mut last: Option<(usize, Block)> = None;
+            for (number, index) in wanted {
+                if last.as_ref().is_none_or(|(at, _)| *at != number) {
+                    last = blocks.next().map(|block| (number, block));
+                }
+                reads[index].search.block = last.as_ref().map(|(_, block)| block.clone());
+                waiting.push(index);
+            }
+        }
+    }
+    Ok(values)
+}
+
+/// Ends one read.
+pub(crate) async fn read_one(read: PendingRead) -> Result<Option<Bytes>> {
+    Ok(read_all(vec![read]).await?.pop().flatten())
+}

@@ -1,0 +1,51 @@
+//! The instance: what each call does to memtables and tables.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `factory.rs`, `options.rs` | opening instances; what a user can set |
+//! | `instance.rs` | the calls of the interface |
+//! | `states.rs` | the states of an instance |
+//! | `tree.rs` | per shard: the memtable that takes writes, frozen ones, the tables |
+//! | `frozen.rs`, `flush.rs` | a memtable on its way into a table |
+//! | `background.rs`, `mailbox.rs` | when what is frozen, flushed and compacted; news of it |
+//! | `read.rs`, `lookup.rs`, `multi_get.rs` | point reads: at once, pending, batched |
+//! | `view.rs`, `sources.rs`, `scan.rs`, `key_scan.rs` | walks over what was there when they began |
+//! | `timers/` | queues: the first timers apart, the rest in the tree |
+//! | `snapshot/` | what is named again, stored or copied; the asynchronous part |
+//! | `restore.rs` | versions out of manifests |
+//! | `limits.rs`, `append_guard.rs` | how long a value may become, without reading it |
+
+mod append_guard;
+mod background;
+mod factory;
+mod flush;
+mod frozen;
+mod instance;
+mod key_scan;
+mod limits;
+mod lookup;
+mod mailbox;
+mod multi_get;
+mod options;
+mod read;
+mod restore;
+mod scan;
+mod snapshot;
+mod sources;
+mod states;
+mod timers;
+mod tree;
+mod view;
+
+use std::sync::Arc;
+
+pub use factory::ForstBackendFactory;
+pub use options::ForstOptions;
+
+/// A handle of a table.
+type Table = Arc<crate::store::Table>;
+type TableView = crate::lsm::TableView<Table>;
+type Run = crate::lsm::Run<Table>;
+type Shard = crate::lsm::Shard<Table>;
+type ShardEdit = crate::lsm::ShardEdit<Table>;
+type Version = crate::lsm::Version<Table>;

@@ -1,0 +1,36 @@
+//! Batched reads.
+
+use weir_state_api::{Address, PendingValues, Result, Values};
+
+use super::instance::locate;
+use super::lookup::{PendingRead, read_all};
+use super::read::{Read, pending, read};
+use super::states::States;
+use super::tree::Tree;
+
+/// Reads all addresses: what memory or local disk answer goes to `values`, which has been reset to their
+/// number; the rest is read together.
+pub(crate) fn multi_get(
+    tree: &Tree,
+    states: &States,
+    addresses: &[Address<'_>],
+    values: &mut Values,
+) -> Result<Option<PendingValues>> {
+    let (mut key, mut buffer) = (Vec::new(), Vec::new());
+    let (mut indexes, mut reads): (Vec<usize>, Vec<PendingRead>) = (Vec::new(), Vec::new());
+    for (index, at) in addresses.iter().enumerate() {
+        let target = locate(tree, states, at, &mut key, "multi_get")?;
+        match read(tree, target, &key, &mut buffer)? {
+            Read::Absent => {}
+            Read::Found(value) => values.set(index, value),
+            Read::Pending(search) => {
+                indexes.push(index);
+                reads.push(pending(tree, target, &key, search));
+            }
+        }
+    }
+    if reads.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Box::pin(async move { Ok(indexes.into_iter().zip(read_all(reads).await?).collect()) })))
+}

@@ -1,0 +1,121 @@
+//! What a user can set for all instances of a factory.
+
+use crate::format::{Compression, TableOptions};
+use crate::store::ForstResources;
+
+/// Options of the backend.
+///
+/// What instances share (caches, memory for writes, limits of requests) is in
+/// [`ForstResources`]; clones of it share the same.
+///
+/// ```
+/// use weir_backend_forst::{ForstBackendFactory, ForstOptions};
+///
+/// let options = ForstOptions::default()
+///     .with_max_frozen(4)
+///     .with_inline_tail_bytes(16 << 10);
+/// let factory = ForstBackendFactory::new(options);
+/// # let _ = factory;
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ForstOptions {
+    /// Caches, budgets and limits, shared by all instances that get a clone.
+    pub resources: ForstResources,
+    /// How blocks of tables are compressed. Default: LZ4.
+    pub compression: Compression,
+    /// The length of blocks before compression, in bytes. Default: 16 KiB.
+    pub block_bytes: usize,
+    /// The length of tables at which compactions begin another one, in bytes. Default: 64 MiB.
+    pub table_bytes: u64,
+    /// The memory that one instance's writes take at most before they become a table, in bytes, also when
+    /// the shared budget has room. Default: 64 MiB.
+    pub memtable_bytes: usize,
+    /// Frozen memtables of one instance that may wait for their flush. Beyond, a write waits until one is
+    /// done, and the wait is counted. Default: 4.
+    pub max_frozen: usize,
+    /// What was written since the last checkpoint is stored in the checkpoint's manifest as long as it
+    /// is no longer than this, in bytes, instead of as an object: again by each checkpoint, until there
+    /// is enough for an object. Default: 8 KiB, which leaves the manifest in the handle.
+    pub inline_tail_bytes: u64,
+    /// A manifest is a part of the handle as long as it is no longer than this, in bytes, instead of an
+    /// object. Default: 16 KiB.
+    pub inline_manifest_bytes: usize,
+    /// The first timers of each queue that are held in memory, about 100 bytes each. Default: 65,536.
+    pub timers_in_memory: usize,
+    /// The longest value in bytes; a longer one is refused with
+    /// [`TooLarge`](weir_state_api::ErrorKind::TooLarge). Default: 1 GiB, the contract's minimum.
+    ///
+    /// Appending reads nothing and so does not know how long the whole becomes. Below 64 MiB, a value
+    /// in memory is measured before each append; one that lies in the store may pass the limit by at
+    /// most its own length before an append is refused.
+    pub max_value_len: u64,
+    /// Whether tables are compacted. Off is for tests. Default: on.
+    pub compaction: bool,
+}
+
+impl Default for ForstOptions {
+    fn default() -> Self {
+        ForstOptions {
+            resources: ForstResources::default(),
+            compression: Compression::default(),
+            block_bytes: 16 << 10,
+            table_bytes: 64 << 20,
+            memtable_bytes: 64 << 20,
+            max_frozen: 4,
+            inline_tail_bytes: 8 << 10,
+            inline_manifest_bytes: 16 << 10,
+            timers_in_memory: 1 << 16,
+            max_value_len: 1 << 30,
+            compaction: true,
+        }
+    }
+}
+
+impl ForstOptions {
+    pub(crate) fn table_options(&self) -> TableOptions {
+        TableOptions {
+            block_len: self.block_bytes,
+            compression: self.compression,
+            ..TableOptions::default()
+        }
+    }
+}
+
+macro_rules! setters {
+    ($($(#[$doc:meta])* $setter:ident: $field:ident, $type:ty;)*) => {
+        impl ForstOptions {$(
+            $(#[$doc])*
+            #[must_use]
+            pub fn $setter(mut self, value: $type) -> Self {
+                self.$field = value;
+                self
+            }
+        )*}
+    };
+}
+
+setters! {
+    /// Sets [`resources`](Self::resources).
+    with_resources: resources, ForstResources;
+    /// Sets [`compression`](Self::compression).
+    with_compression: compression, Compression;
+    /// Sets [`block_bytes`](Self::block_bytes).
+    with_block_bytes: block_bytes, usize;
+    /// Sets [`table_bytes`](Self::table_bytes).
+    with_table_bytes: table_bytes, u64;
+    /// Sets [`memtable_bytes`](Self::memtable_bytes).
+    with_memtable_bytes: memtable_bytes, usize;
+    /// Sets [`max_frozen`](Self::max_frozen).
+    with_max_frozen: max_frozen, usize;
+    /// Sets [`inline_tail_bytes`](Self::inline_tail_bytes).
+    with_inline_tail_bytes: inline_tail_bytes, u64;
+    /// Sets [`inline_manifest_bytes`](Self::inline_manifest_bytes).
+    with_inline_manifest_bytes: inline_manifest_bytes, usize;
+    /// Sets [`timers_in_memory`](Self::timers_in_memory).
+    with_timers_in_memory: timers_in_memory, usize;
+    /// Sets [`max_value_len`](Self::max_value_len).
+    with_max_value_len: max_value_len, u64;
+    /// Sets [`compaction`](Self::compaction).
+    with_compaction: compaction, bool;
+}

@@ -1,0 +1,70 @@
+//! The path of a point read through an instance.
+
+use weir_state_api::{Result, StateShape};
+
+use super::lookup::{PendingRead, Reached, Search, Wanted};
+use super::tree::{InMemory, Tree};
+
+/// Where an access goes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Target {
+    pub(crate) shard: usize,
+    pub(crate) shape: StateShape,
+    /// The state's number in the shard.
+    pub(crate) state: weir_state_api::StateId,
+    /// Of the stored key.
+    pub(crate) hash: u64,
+}
+
+/// The answer, as far as it is known without the store.
+#[derive(Debug)]
+pub(crate) enum Read<'b> {
+    Found(&'b [u8]),
+    Absent,
+    /// How far the search has come.
+    Pending(Search),
+}
+
+/// Reads what is at a stored key. A value that must be put together, converted or copied out of a block
+/// goes to the buffer.
+#[inline]
+pub(crate) fn read<'b>(
+    tree: &'b Tree,
+    target: Target,
+    key: &[u8],
+    buffer: &'b mut Vec<u8>,
+) -> Result<Read<'b>> {
+    let wanted = Wanted { key, hash: target.hash, state: target.state };
+    let mut search = Search::default();
+    let memory = tree.look_in_memory(target.shard, target.shape, wanted, &mut search);
+    match memory {
+        InMemory::Found(value) => return Ok(Read::Found(value)),
+        InMemory::Absent => return Ok(Read::Absent),
+        InMemory::Oldest(_) | InMemory::Below => {}
+    }
+    let shard = &tree.version().shards()[target.shard];
+    let reached = match memory {
+        InMemory::Oldest(value) => {
+            search.finish(&shard.states()[target.state.index()].eras, value, buffer)?
+        }
+        _ => search.go_on(shard, wanted, buffer)?,
+    };
+    Ok(match reached {
+        Reached::Found => Read::Found(buffer),
+        Reached::Absent => Read::Absent,
+        Reached::Meta(_) | Reached::Block(..) => Read::Pending(search),
+    })
+}
+
+/// A read that goes on without the instance.
+#[cold]
+pub(crate) fn pending(tree: &Tree, target: Target, key: &[u8], search: Search) -> PendingRead {
+    PendingRead {
+        version: tree.version().clone(),
+        shard: target.shard,
+        key: key.to_vec(),
+        hash: target.hash,
+        state: target.state,
+        search,
+    }
+}

@@ -1,0 +1,226 @@
+//! The asynchronous part of a snapshot.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use weir_state_api::{ObjectRef, Result, SnapshotHandle, SnapshotKind, SnapshotRequest};
+
+use super::plan::{Candidate, Place, plan};
+use super::{NamedTables, QueueBounds, Shared};
+use crate::backend::background::Mail;
+use crate::backend::frozen::Frozen;
+use crate::backend::{ShardEdit, Table, TableView, Version};
+use crate::format::{Manifest, RunManifest, ShardManifest, StateManifest, TableEntry, TablePlace};
+use crate::lsm::TableId;
+use crate::store::{ObjectKind, ObjectNames};
+
+/// Tables that one snapshot copies at the same time.
+const COPIES_AT_ONCE: usize = 8;
+
+/// An instance as it was when a snapshot began, and where the snapshot goes.
+#[derive(Debug)]
+pub(super) struct Pinned {
+    pub(super) version: Arc<Version>,
+    /// Of each shard, oldest first.
+    pub(super) frozen: Vec<Vec<Arc<Frozen>>>,
+    pub(super) queues: QueueBounds,
+    /// What may be named again.
+    pub(super) base: Option<Arc<NamedTables>>,
+    /// The handle, complete but for objects and metadata.
+    pub(super) handle: SnapshotHandle,
+    pub(super) request: SnapshotRequest,
+    pub(super) shared: Arc<Shared>,
+}
+
+/// Where the tables of a snapshot have come to be.
+#[derive(Debug, Default)]
+struct Placed {
+    objects: HashMap<TableId, ObjectRef>,
+    inline: Vec<(TableId, Bytes)>,
+    /// Objects that no handle has named yet.
+    new: Vec<String>,
+}
+
+impl Pinned {
+    /// Ends what is being flushed, stores what the base does not hold and completes the handle.
+    pub(super) async fn write(self) -> Result<SnapshotHandle> {
+        let version = self.flushed().await?;
+        let mut tables: Vec<TableView> = Vec::new();
+        for view in version.tables() {
+            if !tables.iter().any(|known| known.id() == view.id()) {
+                tables.push(view.clone());
+            }
+        }
+        let mut placed = Placed::default();
+        let written = self.place(&tables, &mut placed).await;
+        let finished = match written {
+            Ok(()) => self.finish(&version, &mut placed).await,
+            Err(error) => Err(error),
+        };
+        if finished.is_err() {
+            // No handle names them. What cannot be deleted is left to the collector.
+            for path in &placed.new {
+                drop(self.shared.flusher.tables.store().delete(path).await);
+            }
+        }
+        finished
+    }
+
+    /// The version with all that was frozen.
+    async fn flushed(&self) -> Result<Version> {
+        let mut version = Version::clone(&self.version);
+        for (shard, frozen) in self.frozen.iter().enumerate() {
+            for memtable in frozen {
+                if let Some(table) = self.shared.flusher.flush(memtable).await?
+                    && let Some(next) = version.apply(shard, ShardEdit::Flushed(table))
+                {
+                    version = next;
+                }
+            }
+        }
+        Ok(version)
+    }
+
+    fn is_checkpoint(&self) -> bool {
+        self.request.kind == SnapshotKind::Checkpoint
+    }
+
+    /// The object of a table that this snapshot may name without writing anything.
+    fn nameable(&self, view: &TableView) -> Option<ObjectRef> {
+        if !self.is_checkpoint() {
+            return None;
+        }
+        if self.shared.is_own(view.table()) {
+            return view.table().object().cloned().map(ObjectRef::shared);
+        }
+        self.base.as_ref()?.get(&view.id()).cloned()
+    }
+
+    async fn place(&self, tables: &[TableView], placed: &mut Placed) -> Result<()> {
+        let candidates: Vec<Candidate> = tables
+            .iter()
+            .map(|view| Candidate {
+                length: view.length(),
+                nameable: self.nameable(view),
+                resident: view.table().resident_bytes().is_some(),
+            })
+            .collect();
+        let places = plan(&candidates, self.shared.options.inline_tail_bytes);
+        let mut copies = Vec::new();
+        for (view, place) in tables.iter().zip(places) {
+            match place {
+                Place::Named(object) => {
+                    self.shared.reused.fetch_add(object.length, Ordering::Relaxed);
+                    placed.objects.insert(view.id(), object);
+                }
+                Place::Inline => {
+                    let bytes = view.table().resident_bytes().cloned().unwrap_or_default();
+                    placed.inline.push((view.id(), bytes));
+                }
+                Place::Copied => copies.push((view.id(), Arc::clone(view.table()))),
+            }
+        }
+        let (names, own) = self.names();
+        let copies = copies.into_iter().map(|(id, table)| {
+            let names = &names;
+            async move { Ok::<_, weir_state_api::Error>((id, table.copy_to(names).await?, table)) }
+        });
+        let copies: Vec<_> = copies.collect();
+        let mut copies = stream::iter(copies).buffer_unordered(COPIES_AT_ONCE);
+        while let Some((id, object, table)) = copies.try_next().await? {
+            self.keep_copy(id, object, &table, own, placed);
+        }
+        Ok(())
+    }
+
+    /// Where copies go, and whether that is the instance's own path.
+    fn names(&self) -> (ObjectNames, bool) {
+        match (self.is_checkpoint(), self.shared.directory.is_empty()) {
+            (false, _) => (ObjectNames::below(&*self.request.directory), false),
+            (true, true) => (ObjectNames::below(&*self.request.shared_directory), false),
+            (true, false) => (ObjectNames::below(&*self.shared.directory), true),
+        }
+    }
+
+    fn keep_copy(
+        &self,
+        id: TableId,
+        object: ObjectRef,
+        table: &Table,
+        own: bool,
+        placed: &mut Placed,
+    ) {
+        if own {
+            // The instance's own from now on, whatever becomes of this snapshot.
+            self.shared.mailbox.post(Mail::Moved(id, table.moved_to(object.clone())));
+        } else {
+            placed.new.push(object.path.clone());
+        }
+        let object = if self.is_checkpoint() { object.shared() } else { object };
+        placed.objects.insert(id, object);
+    }
+
+    async fn finish(&self, version: &Version, placed: &mut Placed) -> Result<SnapshotHandle> {
+        let mut handle = self.handle.clone();
+        let manifest = manifest_of(version, &self.queues, placed, &mut handle.objects);
+        let bytes = manifest.encode()?;
+        if bytes.len() <= self.shared.options.inline_manifest_bytes {
+            handle.metadata = bytes;
+        } else {
+            let names = ObjectNames::below(&*self.request.directory);
+            let store = self.shared.flusher.tables.store();
+            let parts = [Bytes::from(bytes)];
+            let object = store.put_new(&names, ObjectKind::Manifest, &parts).await?;
+            placed.new.push(object.path.clone());
+            handle.objects.push(object);
+        }
+        if self.is_checkpoint() {
+            let named = placed.objects.clone();
+            self.shared.with_bases(|bases| bases.written(handle.checkpoint, Arc::new(named)));
+        }
+        Ok(handle)
+    }
+}
+
+/// The manifest of a version; fills in the objects of the handle, each once.
+fn manifest_of(
+    version: &Version,
+    queues: &QueueBounds,
+    placed: &Placed,
+    objects: &mut Vec<ObjectRef>,
+) -> Manifest {
+    let mut positions: HashMap<TableId, TablePlace> = HashMap::new();
+    for (position, (id, _)) in (0..).zip(&placed.inline) {
+        positions.insert(*id, TablePlace::Inline(position));
+    }
+    let mut entry = |view: &TableView| {
+        let place = *positions.entry(view.id()).or_insert_with(|| {
+            objects.extend(placed.objects.get(&view.id()).cloned());
+            TablePlace::Object((objects.len().max(1) - 1) as u32) // far fewer than that
+        });
+        TableEntry {
+            place,
+            meta: *view.table().meta_place(),
+            visible: view.visible(),
+            properties: Arc::clone(view.properties()),
+        }
+    };
+    let shards = version.shards().iter().map(|shard| {
+        let states = shard.states().iter().map(|state| StateManifest {
+            name: state.name.clone(),
+            eras: state.eras.eras().to_vec(),
+            timers_from: queues.get(&state.name).copied(),
+        });
+        let runs = shard.runs().iter().map(|run| RunManifest {
+            level: run.level(),
+            tables: run.tables().iter().map(&mut entry).collect(),
+        });
+        ShardManifest { groups: shard.groups(), states: states.collect(), runs: runs.collect() }
+    });
+    let shards = shards.collect();
+    let inline_tables = placed.inline.iter().map(|(_, bytes)| bytes.clone()).collect();
+    Manifest { shards, inline_tables }
+}

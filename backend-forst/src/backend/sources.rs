@@ -1,0 +1,369 @@
+//! Memtables and runs as sorted sequences, for scans.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use weir_state_api::{BoxFuture, Result, StateId};
+
+use super::{Run, TableView};
+use crate::format::{Block, BlockCursor, Entry, TableMeta, filter_hash};
+use crate::lsm::{Direction, SortedSource};
+use crate::memtable::{DeletedRanges, OrderedTable, Place};
+
+/// The stored keys that a scan covers: from the first up to and without the second.
+#[derive(Debug, Clone)]
+pub(crate) struct KeyRange {
+    pub(crate) from: Vec<u8>,
+    pub(crate) to: Vec<u8>,
+}
+
+/// A memtable as it was when a scan began.
+#[derive(Debug, Clone)]
+pub(crate) struct PinnedMemory {
+    pub(crate) entries: OrderedTable,
+    pub(crate) deleted: Arc<DeletedRanges>,
+    /// The era of each state by its stored number.
+    pub(crate) eras: Arc<Vec<u8>>,
+}
+
+/// A source of a scan.
+#[derive(Debug)]
+pub(crate) enum Source {
+    Memory(MemorySource),
+    Run(RunSource),
+}
+
+/// One memtable.
+#[derive(Debug)]
+pub(crate) struct MemorySource {
+    memory: PinnedMemory,
+    range: KeyRange,
+    direction: Direction,
+    place: Option<Place>,
+}
+
+impl MemorySource {
+    pub(crate) fn new(memory: PinnedMemory, range: KeyRange, direction: Direction) -> Self {
+        let mut source = MemorySource { memory, range, direction, place: None };
+        let found = match direction {
+            Direction::Forward => source.memory.entries.entry_from(&source.range.from),
+            Direction::Backward => source.memory.entries.entry_before(Some(&source.range.to)),
+        };
+        source.place = found.map(|(place, _)| place);
+        source.end_outside();
+        source
+    }
+
+    /// Ends where the range does.
+    fn end_outside(&mut self) {
+        let inside = self.place.is_some_and(|place| {
+            let key = &self.memory.entries.entry(place).key[..];
+            key >= &self.range.from[..] && key < &self.range.to[..]
+        });
+        if !inside {
+            self.place = None;
+        }
+    }
+}
+
+/// What a run waits for.
+enum Fetched {
+    Meta(Arc<TableMeta>),
+    Blocks(usize, Vec<Block>),
+}
+
+/// One run: table by table, block by block. Reads ahead more and more while it is followed.
+pub(crate) struct RunSource {
+    tables: VecDeque<TableView>,
+    range: KeyRange,
+    direction: Direction,
+    /// When all wanted keys begin with the same bytes: the hash of those, for filters.
+    prefix_hash: Option<u64>,
+    meta: Option<Arc<TableMeta>>,
+    cursor: Option<BlockCursor>,
+    /// Whether the cursor stands at an entry of the range.
+    there: bool,
+    /// The next block of the table to enter; `None` when it has none.
+    next_block: Option<usize>,
+    /// Blocks read ahead, in the direction of the scan.
+    ahead: VecDeque<(usize, Block)>,
+    read_ahead: usize,
+    pending: Option<BoxFuture<'static, Result<Fetched>>>,
+    /// Of the tables up to the present one.
+    deleted: DeletedRanges,
+}
+
+/// Blocks that a scan reads ahead at most: a MiB, uncompressed.
+const MAX_READ_AHEAD: usize = 64;
+
+impl RunSource {
+    /// `map_prefix`: what all keys of the range begin with, if that is what the keys of one map do.
+    pub(crate) fn new(
+        run: &Run,
+        range: KeyRange,
+        direction: Direction,
+        map_prefix: Option<&[u8]>,
+    ) -> Self {
+        let mut tables: VecDeque<_> =
+            run.overlapping(&range.from, &range.to).iter().cloned().collect();
+        if direction == Direction::Backward {
+            tables.make_contiguous().reverse();
+        }
+        RunSource {
+            tables,
+            range,
+            direction,
+            prefix_hash: map_prefix.map(filter_hash),
+            meta: None,
+            cursor: None,
+            there: false,
+            next_block: None,
+            ahead: VecDeque::new(),
+            read_ahead: 1,
+            pending: None,
+            deleted: DeletedRanges::default(),
+        }
+    }
+
+    /// The part of the range that the present table answers for.
+    fn bounds(&self) -> Option<(&[u8], &[u8])> {
+        let table = self.tables.front()?;
+        let from = table.first_key().max(&self.range.from);
+        Some((from, table.end_key().min(&self.range.to)))
+    }
+
+    /// Takes in what is read when a table is opened, and finds the block to begin with.
+    fn open(&mut self, meta: Arc<TableMeta>) {
+        let Some((from, to)) = self.bounds() else { return };
+        let (from, to) = (from.to_vec(), to.to_vec());
+        for (start, end) in meta.range_deletes().overlapping(&from, &to) {
+            self.deleted.add(start.max(&from), end.min(&to));
+        }
+        let wanted = self.prefix_hash.is_none_or(|hash| meta.may_contain(hash));
+        self.next_block = match self.direction {
+            _ if !wanted => None,
+            Direction::Forward => Some(meta.first_block_from(&from)),
+            Direction::Backward => meta.last_block_before(&to),
+        }
+        .filter(|block| *block < meta.block_count());
+        self.meta = Some(meta);
+    }
+
+    /// Goes over to a block, at its first entry in the range.
+    fn enter(&mut self, number: usize, block: Block, meta: &TableMeta) {
+        let cursor = match &mut self.cursor {
+            Some(cursor) => {
+                cursor.enter(block);
+                cursor
+            }
+            None => self.cursor.insert(BlockCursor::new(block)),
+        };
+        let Some(table) = self.tables.front() else { return };
+        match self.direction {
+            Direction::Forward => {
+                cursor.seek(table.first_key().max(&self.range.from));
+                self.next_block = Some(number + 1).filter(|next| *next < meta.block_count());
+            }
+            Direction::Backward => {
+                cursor.seek_before(table.end_key().min(&self.range.to));
+                self.next_block = number.checked_sub(1);
+            }
+        }
+        self.check_bounds();
+    }
+
+    /// Whether the cursor stands inside of the range; behind its end no further block is wanted.
+    fn check_bounds(&mut self) {
+        let entry = self.cursor.as_ref().and_then(BlockCursor::entry);
+        let (Some(entry), Some((from, to))) = (entry, self.bounds()) else {
+            self.there = false;
+            return;
+        };
+        let there = entry.key >= from && entry.key < to;
+        let passed = match self.direction {
+            Direction::Forward => entry.key >= to,
+            Direction::Backward => entry.key < from,
+        };
+        self.there = there;
+        if passed {
+            self.next_block = None;
+        }
+    }
+
+    /// Begins to read a block, and some that follow.
+    fn fetch(&mut self, number: usize, meta: &TableMeta) {
+        let Some(table) = self.tables.front() else { return };
+        let Some((from, to)) = self.bounds() else { return };
+        let count = self.read_ahead;
+        let blocks: Vec<usize> = match self.direction {
+            Direction::Forward => {
+                let last = meta.last_block_before(to).unwrap_or(number).max(number);
+                (number..=last.min(number + count - 1)).collect()
+            }
+            Direction::Backward => {
+                let first = meta.first_block_from(from).min(number);
+                (first.max((number + 1).saturating_sub(count))..=number).collect()
+            }
+        };
+        let first = blocks[0];
+        let fetch = table.table().fetch_blocks(&blocks);
+        self.read_ahead = (count * 2).min(MAX_READ_AHEAD);
+        self.pending = Some(Box::pin(async move { Ok(Fetched::Blocks(first, fetch.await?)) }));
+    }
+
+    fn take_ahead(&mut self, number: usize) -> Option<Block> {
+        let (next, _) = self.ahead.front()?;
+        if *next != number {
+            self.ahead.clear();
+            return None;
+        }
+        self.ahead.pop_front().map(|(_, block)| block)
+    }
+
+    fn poll_pending(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let Some(pending) = &mut self.pending else { return Poll::Ready(Ok(())) };
+        let fetched = ready!(pending.as_mut().poll(context));
+        self.pending = None;
+        match fetched? {
+            Fetched::Meta(meta) => self.open(meta),
+            Fetched::Blocks(first, blocks) => {
+                self.ahead = (first..).zip(blocks).collect();
+                if self.direction == Direction::Backward {
+                    self.ahead.make_contiguous().reverse();
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl SortedSource for RunSource {
+    fn poll_entry(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        while !self.there {
+            ready!(self.poll_pending(context))?;
+            let Some(table) = self.tables.front().map(|view| Arc::clone(view.table())) else {
+                return Poll::Ready(Ok(()));
+            };
+            let Some(meta) = self.meta.clone() else {
+                match table.meta_now().cloned() {
+                    Some(meta) => self.open(meta),
+                    None => {
+                        let load = table.load_meta();
+                        self.pending =
+                            Some(Box::pin(async move { Ok(Fetched::Meta(load.await?)) }));
+                    }
+                }
+                continue;
+            };
+            let Some(number) = self.next_block else {
+                self.tables.pop_front();
+                self.meta = None;
+                self.ahead.clear();
+                continue;
+            };
+            match self.take_ahead(number) {
+                Some(block) => self.enter(number, block, &meta),
+                None => match table.block_now(number)? {
+                    Some(block) => self.enter(number, block, &meta),
+                    None => self.fetch(number, &meta),
+                },
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn entry(&self) -> Option<Entry<'_>> {
+        self.cursor.as_ref().filter(|_| self.there)?.entry()
+    }
+
+    fn advance(&mut self) {
+        if let Some(cursor) = &mut self.cursor {
+            match self.direction {
+                Direction::Forward => cursor.next(),
+                Direction::Backward => cursor.prev(),
+            }
+        }
+        self.check_bounds();
+    }
+
+    fn era(&self, state: StateId) -> u8 {
+        self.meta.as_ref().and_then(|meta| meta.era_of(state)).unwrap_or(0)
+    }
+
+    fn hides(&self, key: &[u8]) -> bool {
+        self.deleted.covers(key)
+    }
+}
+
+impl SortedSource for MemorySource {
+    fn poll_entry(&mut self, _context: &mut Context<'_>) -> Poll<Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn entry(&self) -> Option<Entry<'_>> {
+        let entry = self.memory.entries.entry(self.place?);
+        Some(Entry { key: &entry.key, kind: entry.kind, value: &entry.value })
+    }
+
+    fn advance(&mut self) {
+        let Some(place) = self.place else { return };
+        let next = match self.direction {
+            Direction::Forward => self.memory.entries.after(place),
+            Direction::Backward => self.memory.entries.before(place),
+        };
+        self.place = next.map(|(place, _)| place);
+        self.end_outside();
+    }
+
+    fn era(&self, state: StateId) -> u8 {
+        self.memory.eras.get(state.index()).copied().unwrap_or(0)
+    }
+
+    fn hides(&self, key: &[u8]) -> bool {
+        self.memory.deleted.covers(key)
+    }
+}
+
+impl SortedSource for Source {
+    fn poll_entry(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        match self {
+            Source::Memory(source) => source.poll_entry(context),
+            Source::Run(source) => source.poll_entry(context),
+        }
+    }
+
+    fn entry(&self) -> Option<Entry<'_>> {
+        match self {
+            Source::Memory(source) => source.entry(),
+            Source::Run(source) => source.entry(),
+        }
+    }
+
+    fn advance(&mut self) {
+        match self {
+            Source::Memory(source) => source.advance(),
+            Source::Run(source) => source.advance(),
+        }
+    }
+
+    fn era(&self, state: StateId) -> u8 {
+        match self {
+            Source::Memory(source) => source.era(state),
+            Source::Run(source) => source.era(state),
+        }
+    }
+
+    fn hides(&self, key: &[u8]) -> bool {
+        match self {
+            Source::Memory(source) => source.hides(key),
+            Source::Run(source) => source.hides(key),
+        }
+    }
+}
+
+impl std::fmt::Debug for RunSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunSource").field("tables", &self.tables.len()).finish_non_exhaustive()
+    }
+}

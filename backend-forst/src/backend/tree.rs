@@ -1,0 +1,414 @@
+//! All that an instance holds: per shard the memtable that takes writes, frozen ones, and the tables.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use weir_state_api::stored_key::state_of;
+use weir_state_api::ttl::{StateTtl, TtlTime};
+use weir_state_api::{
+    KeyGroup, KeyGroupRange, KeyRef, Result, StateDescriptor, StateId, StateShape, foreign_key,
+};
+
+use super::frozen::Frozen;
+use super::lookup::{Search, Wanted};
+use super::sources::{KeyRange, PinnedMemory};
+use super::view::ShardView;
+use super::{ShardEdit, Table, TableView, Version};
+use crate::format::{EntryKind, StateProperties};
+use crate::lsm::{ShardState, StateEras, TableId};
+use crate::memtable::{DeletedRanges, Memtable, OrderedTable};
+use crate::store::MemtablePermit;
+
+/// The memtables of one shard.
+#[derive(Debug, Default)]
+struct ShardMemory {
+    active: Memtable,
+    /// Newest first.
+    frozen: VecDeque<Arc<Frozen>>,
+    /// The number that stored keys hold for each state of the instance.
+    stored: Vec<StateId>,
+    /// The current era of each state, by its stored number.
+    eras: Arc<Vec<u8>>,
+}
+
+/// Shards with their memtables and tables.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    version: Arc<Version>,
+    /// In the order of the version's shards.
+    memory: Vec<ShardMemory>,
+    owned: KeyGroupRange,
+}
+
+/// What memtables say about a key.
+#[derive(Debug)]
+pub(crate) enum InMemory<'m> {
+    /// Its value, in the current era.
+    Found(&'m [u8]),
+    Absent,
+    /// Runs must be searched; operands found on the way are in the search.
+    Below,
+    /// The oldest version is this value of an era, under the operands of the search.
+    Oldest(Option<(u8, &'m [u8])>),
+}
+
+impl Tree {
+    pub(crate) fn new(version: Version, owned: KeyGroupRange) -> Self {
+        let memory = version.shards().iter().map(|shard| ShardMemory {
+            eras: current_eras(shard.states()),
+            ..ShardMemory::default()
+        });
+        Tree { memory: memory.collect(), version: Arc::new(version), owned }
+    }
+
+    pub(crate) fn version(&self) -> &Arc<Version> {
+        &self.version
+    }
+
+    pub(crate) fn groups(&self) -> KeyGroupRange {
+        self.owned
+    }
+
+    pub(crate) fn shard_count(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// The shard of a key, which the instance must own.
+    #[inline]
+    pub(crate) fn shard_of(&self, key: KeyRef<'_>) -> Result<usize> {
+        match self.version.shards() {
+            [only] if only.groups().contains(key.group()) => Ok(0),
+            _ => self.shard_of_group(key.group()).ok_or_else(|| foreign_key(key, self.owned)),
+        }
+    }
+
+    pub(crate) fn shard_of_group(&self, group: KeyGroup) -> Option<usize> {
+        self.version.shard_index(group)
+    }
+
+    /// The number that a shard's keys hold for a state of the instance.
+    #[inline]
+    pub(crate) fn stored(&self, shard: usize, state: StateId) -> StateId {
+        self.memory[shard].stored[state.index()]
+    }
+
+    /// The instance's next state gets its number in each shard: the one it had, or a new one.
+    ///
+    /// # Errors
+    /// Those of [`StateEras::set_ttl`]; nothing has changed then.
+    pub(crate) fn add_state(&mut self, descriptor: &StateDescriptor, time: TtlTime) -> Result<()> {
+        let mut numbers = Vec::with_capacity(self.memory.len());
+        let mut changed = Vec::new();
+        for (index, shard) in self.version.shards().iter().enumerate() {
+            let states = shard.states();
+            let mut states = Vec::clone(states);
+            let known = states.iter().position(|state| state.name == descriptor.name);
+            let number = known.unwrap_or_else(|| {
+                let eras = StateEras::new(descriptor.kind, Vec::new());
+                states.push(ShardState { name: descriptor.name.clone(), eras });
+                states.len() - 1
+            });
+            // An instance has at most 65,536 states, and a shard none that its instance has not.
+            numbers.push(StateId(number as u16));
+            // The shards of one restore may have had different TTLs.
+            if states[number].eras.set_ttl(descriptor.ttl, time)? || known.is_none() {
+                changed.push((index, states));
+            }
+        }
+        for (index, states) in changed {
+            self.set_states(index, states);
+        }
+        for (memory, number) in self.memory.iter_mut().zip(numbers) {
+            memory.stored.push(number);
+        }
+        Ok(())
+    }
+
+    /// Changes the TTL of a state from now on. Memtables with values of the former one are frozen.
+    ///
+    /// # Errors
+    /// Those of [`StateEras::set_ttl`]; nothing has changed then.
+    pub(crate) fn set_ttl(
+        &mut self,
+        state: StateId,
+        ttl: Option<StateTtl>,
+        time: TtlTime,
+    ) -> Result<()> {
+        let mut changed = Vec::new();
+        for (index, shard) in self.version.shards().iter().enumerate() {
+            let mut states = Vec::clone(shard.states());
+            let number = self.stored(index, state);
+            if let Some(known) = states.get_mut(number.index())
+                && known.eras.set_ttl(ttl, time)?
+            {
+                changed.push((index, states));
+            }
+        }
+        for (index, states) in changed {
+            self.freeze(index, time, None);
+            self.set_states(index, states);
+        }
+        Ok(())
+    }
+
+    fn set_states(&mut self, shard: usize, states: Vec<ShardState>) {
+        let states = Arc::new(states);
+        self.memory[shard].eras = current_eras(&states);
+        self.edit(shard, ShardEdit::States(states));
+    }
+
+    /// Changes the version. Whether the change was still valid.
+    pub(crate) fn edit(&mut self, shard: usize, edit: ShardEdit) -> bool {
+        match self.version.apply(shard, edit) {
+            Some(version) => {
+                self.version = Arc::new(version);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Makes this the newest version of a key.
+    #[inline]
+    pub(crate) fn set(
+        &mut self,
+        shard: usize,
+        shape: StateShape,
+        hash: u64,
+        key: &[u8],
+        kind: EntryKind,
+        value: &[u8],
+    ) {
+        self.memory[shard].active.set(shape, hash, key, kind, value);
+    }
+
+    /// Appends to the newest version of a key.
+    pub(crate) fn append(
+        &mut self,
+        shard: usize,
+        shape: StateShape,
+        hash: u64,
+        key: &[u8],
+        more: &[u8],
+    ) {
+        self.memory[shard].active.append(shape, hash, key, more);
+    }
+
+    /// Deletes a range of the entries of one map. Where nothing older can have any, no range delete is
+    /// left behind.
+    pub(crate) fn delete_range(&mut self, shard: usize, from: &[u8], to: &[u8], prefix_hash: u64) {
+        let older = self.may_have_older(shard, from, to, prefix_hash);
+        self.memory[shard].active.delete_range(from, to, older);
+    }
+
+    /// Whether frozen memtables or tables may hold entries of a map in this range.
+    fn may_have_older(&self, shard: usize, from: &[u8], to: &[u8], prefix_hash: u64) -> bool {
+        let frozen = &self.memory[shard].frozen;
+        frozen.iter().any(|frozen| frozen.memtable.ordered().has_any(from, to))
+            || self.version.shards()[shard].runs().iter().any(|run| {
+                run.overlapping(from, to).iter().any(|view| {
+                    let meta = view.table().meta_now();
+                    meta.is_none_or(|meta| meta.may_contain(prefix_hash))
+                })
+            })
+    }
+
+    /// What memtables say about a key.
+    #[inline]
+    pub(crate) fn look_in_memory(
+        &self,
+        shard: usize,
+        shape: StateShape,
+        wanted: Wanted<'_>,
+        search: &mut Search,
+    ) -> InMemory<'_> {
+        let memory = &self.memory[shard];
+        let current = memory.eras.get(wanted.state.index()).copied().unwrap_or(0);
+        if let Some(found) = memory.active.get(shape, wanted.hash, wanted.key) {
+            match found.kind {
+                EntryKind::Put => return InMemory::Found(found.value),
+                EntryKind::Delete => return InMemory::Absent,
+                EntryKind::Append => search.push_operand(current, found.value),
+            }
+        }
+        if memory.active.deleted().covers(wanted.key) {
+            return InMemory::Oldest(None);
+        }
+        for frozen in &memory.frozen {
+            let era = frozen.eras.get(wanted.state.index()).copied().unwrap_or(0);
+            if let Some(found) = frozen.memtable.get(shape, wanted.hash, wanted.key) {
+                match found.kind {
+                    EntryKind::Put if era == current && search.is_empty() => {
+                        return InMemory::Found(found.value);
+                    }
+                    EntryKind::Put => return InMemory::Oldest(Some((era, found.value))),
+                    EntryKind::Delete => return InMemory::Oldest(None),
+                    EntryKind::Append => search.push_operand(era, found.value),
+                }
+            }
+            if frozen.memtable.deleted().covers(wanted.key) {
+                return InMemory::Oldest(None);
+            }
+        }
+        InMemory::Below
+    }
+
+    /// Pins what a scan of one map reads.
+    pub(crate) fn pin(&self, shard: usize, range: &KeyRange) -> ShardView {
+        let (from, to) = (&range.from[..], Some(&range.to[..]));
+        self.view(shard, |memtable| memtable.ordered().pin(from, to), (from, to))
+    }
+
+    /// Pins all of a queue from a timer on, in all shards, with its number in each.
+    pub(crate) fn pin_queue(&self, queue: StateId) -> Vec<(ShardView, StateId)> {
+        self.pin_state(queue, StateShape::Queue)
+    }
+
+    /// Pins all entries of a state in all shards, with its number in each. Those of a point state are
+    /// copied from memtables.
+    pub(crate) fn pin_state(&self, state: StateId, shape: StateShape) -> Vec<(ShardView, StateId)> {
+        let shards = 0..self.memory.len();
+        shards
+            .map(|shard| {
+                let number = self.stored(shard, state);
+                let entries = |memtable: &Memtable| match shape {
+                    StateShape::Point => sorted_points(memtable, number),
+                    StateShape::Ordered | StateShape::Queue => memtable.ordered().clone(),
+                };
+                (self.view(shard, entries, (&[], None)), number)
+            })
+            .collect()
+    }
+
+    fn view(
+        &self,
+        shard: usize,
+        entries: impl Fn(&Memtable) -> OrderedTable,
+        range: (&[u8], Option<&[u8]>),
+    ) -> ShardView {
+        let memory = &self.memory[shard];
+        let active = PinnedMemory {
+            entries: entries(&memory.active),
+            deleted: deleted_within(&memory.active, range),
+            eras: Arc::clone(&memory.eras),
+        };
+        let frozen =
+            memory.frozen.iter().map(|frozen| frozen.pin(entries(&frozen.memtable), range));
+        let memory = std::iter::once(active).chain(frozen).collect();
+        ShardView { version: Arc::clone(&self.version), shard, memory }
+    }
+
+    /// Ends the memtable that takes writes, unless it is empty.
+    pub(crate) fn freeze(
+        &mut self,
+        shard: usize,
+        time: TtlTime,
+        permit: Option<Arc<MemtablePermit>>,
+    ) {
+        let memory = &mut self.memory[shard];
+        if memory.active.is_empty() {
+            return;
+        }
+        let memtable = std::mem::take(&mut memory.active);
+        let states = Arc::clone(self.version.shards()[shard].states());
+        let eras = Arc::clone(&memory.eras);
+        memory.frozen.push_front(Arc::new(Frozen::new(memtable, states, eras, time, permit)));
+    }
+
+    /// Frozen memtables of a shard, newest first.
+    pub(crate) fn frozen(&self, shard: usize) -> &VecDeque<Arc<Frozen>> {
+        &self.memory[shard].frozen
+    }
+
+    /// Replaces frozen memtables by the tables that they have become, oldest first. Which tables came
+    /// in.
+    pub(crate) fn install_flushed(&mut self) -> Vec<TableView> {
+        let mut installed = Vec::new();
+        for shard in 0..self.memory.len() {
+            while let Some(flushed) =
+                self.memory[shard].frozen.back().and_then(|oldest| oldest.flushed())
+            {
+                self.memory[shard].frozen.pop_back();
+                if let Some(table) = flushed {
+                    self.edit(shard, ShardEdit::Flushed(table.clone()));
+                    installed.push(table);
+                }
+            }
+        }
+        installed
+    }
+
+    /// A table is read through another handle from now on, wherever it is seen.
+    pub(crate) fn moved(&mut self, id: TableId, table: &Table) {
+        for shard in 0..self.memory.len() {
+            // Where it is not seen, or not any more, nothing changes.
+            self.edit(shard, ShardEdit::Moved(id, Arc::clone(table)));
+        }
+    }
+
+    /// Bytes in the memtables that take writes.
+    #[inline]
+    pub(crate) fn active_bytes(&self) -> usize {
+        self.memory.iter().map(|memory| memory.active.memory_bytes()).sum()
+    }
+
+    /// The most frozen memtables that a shard has.
+    pub(crate) fn most_frozen(&self) -> usize {
+        self.memory.iter().map(|memory| memory.frozen.len()).max().unwrap_or(0)
+    }
+
+    /// The frozen memtable that must become a table first, of the shard that has the most.
+    pub(crate) fn next_to_flush(&self) -> Option<Arc<Frozen>> {
+        let memory = self.memory.iter().max_by_key(|memory| memory.frozen.len())?;
+        memory.frozen.back().cloned()
+    }
+
+    /// Bytes in all memtables, and keys in them.
+    pub(crate) fn in_memory(&self) -> (u64, u64) {
+        let memtables = self.memory.iter().flat_map(|memory| {
+            let frozen = memory.frozen.iter().map(|frozen| &frozen.memtable);
+            std::iter::once(&memory.active).chain(frozen)
+        });
+        memtables.fold((0, 0), |(bytes, keys), memtable| {
+            (bytes + memtable.memory_bytes() as u64, keys + memtable.len() as u64)
+        })
+    }
+
+    /// Versions of keys of a state, in memtables and tables; each is counted.
+    pub(crate) fn versions_of(&self, state: StateId) -> u64 {
+        let mut count = 0;
+        for (index, memory) in self.memory.iter().enumerate() {
+            let number = self.stored(index, state);
+            let of_state = |key: &[u8]| state_of(key).is_some_and(|of_key| of_key == number);
+            let frozen = memory.frozen.iter().map(|frozen| &frozen.memtable);
+            for memtable in std::iter::once(&memory.active).chain(frozen) {
+                let points = memtable.points().iter().filter(|(key, _)| of_state(key));
+                let ordered = memtable.ordered().iter().filter(|entry| of_state(&entry.key));
+                count += (points.count() + ordered.count()) as u64;
+            }
+            for view in self.version.shards()[index].tables() {
+                count += view.properties().of_state(number).map_or(0, StateProperties::entries);
+            }
+        }
+        count
+    }
+}
+
+fn current_eras(states: &[ShardState]) -> Arc<Vec<u8>> {
+    Arc::new(states.iter().map(|state| state.eras.current()).collect())
+}
+
+fn deleted_within(memtable: &Memtable, range: (&[u8], Option<&[u8]>)) -> Arc<DeletedRanges> {
+    Arc::new(memtable.deleted().within(range.0, range.1))
+}
+
+/// The entries of a point state, copied.
+fn sorted_points(memtable: &Memtable, state: StateId) -> OrderedTable {
+    let mut sorted = OrderedTable::default();
+    for (key, found) in memtable.points().iter() {
+        if state_of(key) == Some(state) {
+            sorted.set(key, found.kind, found.value);
+        }
+    }
+    sorted
+}

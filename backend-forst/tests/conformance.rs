@@ -1,0 +1,99 @@
+//! The contract, case by case, and again where everything goes through the store.
+
+mod worlds;
+
+use weir_backend_forst::{ForstBackendFactory, ForstOptions};
+use weir_state_api::BackendFactory;
+use weir_tests::conformance::{Case, run_where};
+
+use worlds::{Live, Lossy, Slow, tiny};
+
+/// Cases that are about objects: a state as small as theirs would be a part of the handle.
+fn options() -> ForstOptions {
+    ForstOptions::default().with_inline_manifest_bytes(0)
+}
+
+weir_tests::conformance_tests!(ForstBackendFactory::new(options()));
+
+fn holds(factory: &dyn BackendFactory, wanted: impl Fn(&Case) -> bool) {
+    let report = run_where(factory, wanted);
+    report.assert_passed();
+    assert!(!report.passed.is_empty(), "{report}");
+}
+
+/// They delete objects as no engine does that gave the instance a path of its own: it keeps its newest
+/// complete checkpoint, and its collector leaves alone what no complete checkpoint has named.
+fn fits_a_live_directory(case: &Case) -> bool {
+    !matches!(
+        case.name,
+        "nothing_is_built_on_that_is_known_to_be_gone"
+            | "nothing_is_built_on_before_its_completion_is_known"
+            | "aborted_checkpoints_are_not_built_on"
+    )
+}
+
+/// The cases that take their time, by name; the other cases of their themes are left out below.
+fn is_long(case: &Case) -> bool {
+    matches!(case.group, "restore" | "isolation" | "damage" | "sharing")
+        && !matches!(
+            case.name,
+            "rescaling_keeps_everything"
+                | "later_changes_are_not_in_the_snapshot"
+                | "a_claimed_restore_is_built_on"
+                | "without_a_claim_nothing_is_built_on"
+                | "a_savepoint_shares_nothing"
+                | "a_failed_upload_fails_only_its_snapshot"
+        )
+}
+
+/// Small memtables, blocks and caches: what a case writes has been flushed before it reads, and many
+/// reads pend.
+#[test]
+fn it_holds_when_everything_goes_through_the_store() {
+    holds(&Live::new(tiny()), |case| fits_a_live_directory(case) && !is_long(case));
+}
+
+/// Background work and reads end late and in any order.
+#[test]
+fn it_holds_when_the_store_is_slow() {
+    let wanted = |case: &Case| {
+        matches!(case.group, "value" | "list" | "map" | "timers" | "iteration" | "namespaces")
+    };
+    holds(&Slow::new(Live::new(tiny())), wanted);
+}
+
+/// Requests fail before and after they take effect, again and again.
+#[test]
+fn it_holds_when_requests_fail() {
+    let wanted = |case: &Case| {
+        matches!(case.group, "value" | "list" | "map" | "timers" | "ttl_change")
+            || case.name == "rescaling_keeps_everything"
+    };
+    holds(&Lossy::new(Live::new(tiny())), wanted);
+}
+
+/// With short tails in the manifest, and manifests in the handle.
+#[test]
+fn it_holds_when_small_states_are_a_part_of_the_handle() {
+    // These ask for objects.
+    let needs_objects = |case: &Case| {
+        matches!(
+            case.name,
+            "handles_describe_themselves"
+                | "a_failed_upload_fails_only_its_snapshot"
+                | "a_failed_read_fails_the_restore"
+        )
+    };
+    let options = ForstOptions::default().with_inline_manifest_bytes(1 << 20);
+    holds(&ForstBackendFactory::new(options), |case| {
+        matches!(case.group, "restore" | "damage" | "sharing" | "ttl_change")
+            && !needs_objects(case)
+    });
+}
+
+/// What is skipped at the default limit of 1 GiB, because it would need the memory.
+#[test]
+fn a_low_value_limit_is_kept() {
+    let options = options().with_max_value_len(1 << 20);
+    holds(&ForstBackendFactory::new(options), |case| case.needs == Some("max_value_len"));
+}

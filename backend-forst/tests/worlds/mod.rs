@@ -1,0 +1,139 @@
+//! Factories that open instances in harder surroundings.
+#![allow(dead_code, reason = "each test binary uses some of them")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use weir_backend_forst::{ForstBackendFactory, ForstOptions, ForstResources, RequestLimits};
+use weir_state_api::{
+    BackendFactory, BoxFuture, Capabilities, KeyedBackend, OpenRequest, Result, Spawner,
+};
+use weir_tests::faults::{Faults, StoreOp, When};
+
+/// Limits so small that everything happens all the time.
+pub(crate) fn tiny() -> ForstOptions {
+    let resources = ForstResources::builder()
+        .cache_bytes(256 << 10)
+        .request_limits(RequestLimits { first_pause: Duration::ZERO, ..RequestLimits::default() })
+        .build()
+        .expect("no folder is needed");
+    ForstOptions::default()
+        .with_resources(resources)
+        .with_memtable_bytes(64 << 10)
+        .with_table_bytes(32 << 10)
+        .with_block_bytes(1 << 10)
+        .with_max_frozen(1)
+        .with_inline_tail_bytes(0)
+        .with_inline_manifest_bytes(0)
+        .with_timers_in_memory(2)
+}
+
+/// Each instance has a path of its own in the store.
+#[derive(Debug)]
+pub(crate) struct Live(ForstBackendFactory);
+
+impl Live {
+    pub(crate) fn new(options: ForstOptions) -> Self {
+        Live(ForstBackendFactory::new(options))
+    }
+}
+
+impl BackendFactory for Live {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn open(&self, mut request: OpenRequest) -> BoxFuture<'static, Result<Box<dyn KeyedBackend>>> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        request.directory = format!("shared-live-{}/", NEXT.fetch_add(1, Ordering::Relaxed));
+        self.0.open(request)
+    }
+}
+
+/// Background work begins late.
+#[derive(Debug)]
+pub(crate) struct Slow<F>(F);
+
+impl<F> Slow<F> {
+    pub(crate) fn new(inner: F) -> Self {
+        Slow(inner)
+    }
+}
+
+impl<F: BackendFactory> BackendFactory for Slow<F> {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn open(&self, mut request: OpenRequest) -> BoxFuture<'static, Result<Box<dyn KeyedBackend>>> {
+        let inner = Arc::clone(&request.environment.spawner);
+        request.environment.spawner = Arc::new(Late { inner, count: AtomicU64::new(1) });
+        self.0.open(request)
+    }
+}
+
+#[derive(Debug)]
+struct Late {
+    inner: Arc<dyn Spawner>,
+    count: AtomicU64,
+}
+
+impl Spawner for Late {
+    fn spawn(&self, future: BoxFuture<'static, ()>) {
+        // Some a while, some not at all, in no order that anybody could rely on.
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        let delay = Duration::from_micros(number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 53);
+        self.inner.spawn(Box::pin(async move {
+            if delay > Duration::from_micros(500) {
+                tokio::time::sleep(delay).await;
+            }
+            future.await;
+        }));
+    }
+
+    fn spawn_blocking(&self, work: Box<dyn FnOnce() + Send + 'static>) {
+        self.inner.spawn_blocking(work);
+    }
+}
+
+/// Requests to the store fail, some of them after they have taken effect.
+#[derive(Debug)]
+pub(crate) struct Lossy<F>(F);
+
+impl<F> Lossy<F> {
+    pub(crate) fn new(inner: F) -> Self {
+        Lossy(inner)
+    }
+}
+
+impl<F: BackendFactory> BackendFactory for Lossy<F> {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn open(&self, mut request: OpenRequest) -> BoxFuture<'static, Result<Box<dyn KeyedBackend>>> {
+        let faults = Faults::new();
+        for round in 0..2_000 {
+            faults.fail(StoreOp::Read, round * 5 + 3, When::Before);
+            faults.fail(StoreOp::Write, round * 7 + 2, When::Before);
+            faults.fail(StoreOp::Close, round * 4 + 1, When::After);
+            faults.fail(StoreOp::Stat, round * 3 + 2, When::Before);
+            faults.fail(StoreOp::Delete, round * 2 + 1, When::Before);
+        }
+        request.environment.store = request.environment.store.layer(faults.layer());
+        self.0.open(request)
+    }
+}
