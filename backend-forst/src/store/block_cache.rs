@@ -139,3 +139,7 @@ impl Hasher for NumberHasher {
         self.0
     }
 }
+
+#[cfg(test)]
+#[path = "block_cache_tests.rs"]
+mod tests;

@@ -164,3 +164,53 @@ pub(super) fn merge(places: &[BlockPlace]) -> Vec<Range<usize>> {
     }
     groups
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn places(gaps_and_lengths: &[(u64, u32)]) -> Vec<BlockPlace> {
+        let mut offset = 0;
+        let place = |(gap, length): &(u64, u32)| {
+            offset += gap;
+            let place = BlockPlace { offset, length: *length, crc32: 0 };
+            offset += u64::from(*length);
+            place
+        };
+        gaps_and_lengths.iter().map(place).collect()
+    }
+
+    #[test]
+    fn neighbours_go_together_up_to_a_limit() {
+        let near = places(&[(0, 10), (MAX_GAP, 10), (MAX_GAP + 1, 10), (0, 10)]);
+        assert_eq!(merge(&near), [0..2, 2..4]);
+        let large = places(&[(0, 3 << 20), (0, 1 << 20), (0, 1), (0, 8 << 20), (0, 1)]);
+        assert_eq!(merge(&large), [0..2, 2..3, 3..4, 4..5]);
+        assert!(merge(&[]).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn every_block_is_in_one_request_and_none_could_be_saved(
+            places in prop::collection::vec((0..2 * MAX_GAP, 1..1_500_000_u32), 0..40),
+        ) {
+            let places = self::places(&places);
+            let groups = merge(&places);
+            let length = |group: &Range<usize>| end_of(&places[group.end - 1]) - places[group.start].offset;
+            let gap = |index: usize| places[index].offset - end_of(&places[index - 1]);
+            let mut next = 0;
+            for group in &groups {
+                prop_assert_eq!(group.start, next);
+                next = group.end;
+                prop_assert!(group.len() == 1 || length(group) <= MAX_RANGE);
+                prop_assert!((group.start + 1..group.end).all(|index| gap(index) <= MAX_GAP));
+            }
+            prop_assert_eq!(next, places.len());
+            for pair in groups.windows(2) {
+                let wider = pair[0].start..pair[1].start + 1;
+                prop_assert!(gap(pair[1].start) > MAX_GAP || length(&wider) > MAX_RANGE);
+            }
+        }
+    }
+}

@@ -28,6 +28,8 @@ mod block_reads;
 mod cache_id;
 mod caches;
 mod compaction_read;
+#[cfg(test)]
+mod concurrency_tests;
 mod disk_cache;
 mod heat;
 mod hydration;

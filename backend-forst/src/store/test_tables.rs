@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use opendal::Operator;
 use opendal::services::Memory;
 use weir_state_api::{Environment, InlineSpawner, ManualClock, Spawner, block_on};
@@ -10,7 +11,8 @@ use weir_tests::faults::Faults;
 
 use super::*;
 use crate::format::{
-    Compression, Entry, EntryKind, EntryTraits, FinishedTable, TableOptions, TableWriter,
+    Block, Compression, Entry, EntryKind, EntryTraits, FinishedTable, TableMeta, TableOptions,
+    TableWriter,
 };
 
 /// A store in memory, broken on demand, and what reads tables from it.
@@ -90,7 +92,7 @@ pub(super) fn value(block: usize) -> Vec<u8> {
 
 /// Asserts that this is that block of a test table.
 #[track_caller]
-pub(super) fn assert_block(block: &crate::format::Block, number: usize) {
+pub(super) fn assert_block(block: &Block, number: usize) {
     assert_eq!(block.get(&key(number)), Some((EntryKind::Put, &value(number)[..])), "{number}");
 }
 
@@ -119,4 +121,18 @@ pub(super) async fn write(mut sink: TableSink, blocks: usize) -> weir_state_api:
     let mut writer = writer(blocks);
     sink.write(writer.take_ready());
     sink.finish(writer.finish().unwrap()).await
+}
+
+/// The blocks of a test table.
+pub(super) fn blocks(count: usize) -> Vec<Block> {
+    let table = table_bytes(count);
+    let bytes = Bytes::from(table.ready.concat());
+    let tail = usize::try_from(table.meta.offset).unwrap();
+    let meta = TableMeta::decode(&bytes[tail..], &table.meta, "a test").unwrap();
+    let decode = |block| {
+        let place = meta.block_place(block).unwrap();
+        let start = usize::try_from(place.offset).unwrap();
+        Block::decode(&bytes.slice(start..start + place.length as usize), &place, "a test").unwrap()
+    };
+    (0..count).map(decode).collect()
 }
