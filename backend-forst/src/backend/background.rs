@@ -1,14 +1,16 @@
-//! When memtables are frozen and flushed, and what waits for it.
+//! When memtables are frozen and flushed, what waits for it, and what comes of background work.
 
 use std::sync::Arc;
 
-use weir_state_api::ttl::TtlTime;
+use weir_state_api::ttl::{TtlClock, TtlTime};
 use weir_state_api::{Error, Result, Spawned, Spawner, block_on};
 
 use super::TableView;
+use super::compactor::{Compactor, Ended};
 use super::flush::encode;
 use super::frozen::{Flushed, Frozen};
 use super::mailbox::Mailbox;
+use super::obsolete::{NamedByHandles, Obsolete};
 use super::options::ForstOptions;
 use super::tree::Tree;
 use crate::format::TableOptions;
@@ -24,6 +26,8 @@ pub(crate) enum Mail {
     FlushFailed(Error),
     /// A table that was in memory only, or not the instance's own, is in the store now.
     Moved(TableId, super::Table),
+    /// A compaction has ended.
+    Compacted(Ended),
 }
 
 /// Turns frozen memtables into tables. Shared with whatever runs in the background.
@@ -45,6 +49,12 @@ impl Flusher {
             names: (!directory.is_empty()).then(|| ObjectNames::below(directory)),
             tiny_bytes: usize::try_from(options.inline_tail_bytes).unwrap_or(usize::MAX),
         }
+    }
+
+    /// Whether a table is an object that this instance has made for itself.
+    pub(crate) fn is_own(&self, table: &super::Table) -> bool {
+        let own = self.names.as_ref().map(ObjectNames::directory);
+        own.zip(table.object()).is_some_and(|(own, object)| object.path.starts_with(own))
     }
 
     /// Where the instance's own tables go.
@@ -83,6 +93,12 @@ impl Flusher {
 pub(crate) struct Background {
     pub(crate) flusher: Arc<Flusher>,
     pub(crate) mailbox: Arc<Mailbox<Mail>>,
+    /// Which of the instance's objects handles have named.
+    pub(crate) named: Arc<NamedByHandles>,
+    /// The time of the instance.
+    pub(crate) clock: TtlClock,
+    compactor: Compactor,
+    obsolete: Obsolete,
     account: MemtableAccount,
     memtable_bytes: usize,
     max_frozen: usize,
@@ -91,10 +107,17 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    pub(crate) fn new(flusher: Flusher, options: &ForstOptions) -> Self {
+    pub(crate) fn new(flusher: Flusher, options: &ForstOptions, clock: TtlClock) -> Self {
+        let mailbox: Arc<Mailbox<Mail>> = Arc::default();
+        let (tables, destination) = (Arc::clone(&flusher.tables), flusher.destination());
+        let compactor = Compactor::new(options, destination, tables, Arc::clone(&mailbox));
         Background {
             flusher: Arc::new(flusher),
-            mailbox: Arc::default(),
+            mailbox,
+            named: Arc::default(),
+            clock,
+            compactor,
+            obsolete: Obsolete::default(),
             account: options.resources.caches().memtables.account(),
             memtable_bytes: options.memtable_bytes.max(1),
             max_frozen: options.max_frozen.max(1),
@@ -124,9 +147,29 @@ impl Background {
                     self.failed = Some(error);
                 }
                 Mail::Moved(id, table) => tree.moved(id, &table),
+                Mail::Compacted(ended) => {
+                    let gone = self.compactor.take_in(ended, tree);
+                    self.obsolete.add(gone);
+                }
             }
         }
         tree.install_flushed();
+        let gone = self.compactor.schedule(tree, self.clock.time());
+        self.obsolete.add(gone);
+        self.clean_up();
+    }
+
+    /// Deletes objects that nobody needs and no handle has named.
+    pub(crate) fn clean_up(&mut self) {
+        for table in self.obsolete.sweep(&self.named) {
+            if self.flusher.is_own(&table) {
+                self.spawner().spawn(Box::pin(async move {
+                    if let Err(error) = table.delete().await {
+                        tracing::warn!(%error, "an obsolete table is left to the collector");
+                    }
+                }));
+            }
+        }
     }
 
     /// Makes room before a write: freezes a full memtable, and waits when too many are frozen.
@@ -134,24 +177,21 @@ impl Background {
     /// # Errors
     /// Those of the flush that is waited for. Nothing has been written then.
     #[inline]
-    pub(crate) fn make_room(
-        &mut self,
-        tree: &mut Tree,
-        time: impl FnOnce() -> TtlTime,
-    ) -> Result<()> {
+    pub(crate) fn make_room(&mut self, tree: &mut Tree) -> Result<()> {
         self.take_mail(tree);
         let bytes = tree.active_bytes();
         self.account.set(bytes as u64);
         if bytes < self.memtable_bytes && !self.account.should_freeze() {
             return Ok(());
         }
-        self.freeze(tree, time());
+        self.freeze(tree);
         self.wait_for_room(tree)
     }
 
     /// Ends the memtables that take writes and begins their flush.
     #[cold]
-    pub(crate) fn freeze(&mut self, tree: &mut Tree, time: TtlTime) {
+    pub(crate) fn freeze(&mut self, tree: &mut Tree) {
+        let time: TtlTime = self.clock.time();
         self.account.set(tree.active_bytes() as u64);
         let permit = Arc::new(self.account.freeze());
         for shard in 0..tree.shard_count() {

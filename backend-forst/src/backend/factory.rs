@@ -72,10 +72,10 @@ async fn open(mut request: OpenRequest, options: Arc<ForstOptions>) -> Result<Fo
     request.restore.clear();
     let tree = Tree::new(version, request.key_groups);
     let flusher = Flusher::new(tables, &options, &request.directory);
-    let background = Background::new(flusher, &options);
+    let background = Background::new(flusher, &options, clock);
     let directory = request.directory.clone();
     let snapshots = Snapshots::new(bases, &background, Arc::clone(&options), directory);
-    let mut backend = ForstBackend::new(request, options, tree, background, snapshots, clock);
+    let mut backend = ForstBackend::new(request, options, tree, background, snapshots);
     for (descriptor, first) in states {
         backend.add_restored(descriptor, first)?;
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_state_api::stored_key::{map_bounds, push_map, push_map_prefix, push_point, take_part};
-use weir_state_api::ttl::{TtlClock, TtlTime};
+use weir_state_api::ttl::TtlTime;
 use weir_state_api::{
     Address, Capabilities, Change, KeyRef, KeyedBackend, Lookup, MapRange, Millis, NextTimer,
     Notification, OpenRequest, Order, Page, PendingValues, Result, Scan, ScanStep, SnapshotRequest,
@@ -36,7 +36,6 @@ pub(crate) struct ForstBackend {
     tree: Tree,
     background: Background,
     snapshots: Snapshots,
-    clock: TtlClock,
     guard: AppendGuard,
     limit: ValueLimit,
     /// The stored key of the running access.
@@ -56,7 +55,6 @@ impl ForstBackend {
         tree: Tree,
         background: Background,
         snapshots: Snapshots,
-        clock: TtlClock,
     ) -> Self {
         let limit = ValueLimit(options.max_value_len);
         ForstBackend {
@@ -66,7 +64,6 @@ impl ForstBackend {
             tree,
             background,
             snapshots,
-            clock,
             guard: AppendGuard::default(),
             limit,
             key: Vec::new(),
@@ -91,7 +88,7 @@ impl ForstBackend {
 
     fn add(&mut self, descriptor: StateDescriptor, timers: TimerQueue) -> Result<StateId> {
         let id = self.states.next_id()?;
-        self.tree.add_state(&descriptor, self.clock.time())?;
+        self.tree.add_state(&descriptor, self.background.clock.time())?;
         let shape = descriptor.kind.shape();
         self.states.add(State { descriptor, shape, timers });
         Ok(id)
@@ -100,8 +97,7 @@ impl ForstBackend {
     /// Makes room for a write.
     #[inline]
     fn make_room(&mut self) -> Result<()> {
-        let clock = &mut self.clock;
-        self.background.make_room(&mut self.tree, || clock.time())
+        self.background.make_room(&mut self.tree)
     }
 
     #[inline]
@@ -151,7 +147,7 @@ impl ForstBackend {
 
     /// The time, for what is decided by it now.
     fn time(&mut self) -> TtlTime {
-        self.clock.time()
+        self.background.clock.time()
     }
 }
 
@@ -393,7 +389,7 @@ impl KeyedBackend for ForstBackend {
     }
 
     fn advance_watermark(&mut self, watermark: Millis) {
-        self.clock.advance_watermark(watermark);
+        self.background.clock.advance_watermark(watermark);
     }
 
     fn snapshot(&mut self, request: SnapshotRequest) -> Result<SnapshotTask> {
@@ -405,8 +401,7 @@ impl KeyedBackend for ForstBackend {
                 queues.insert(state.descriptor.name.clone(), first);
             }
         }
-        let time = self.time();
-        self.background.freeze(&mut self.tree, time);
+        self.background.freeze(&mut self.tree);
         let descriptors = self.states.iter().map(|(_, state)| state.descriptor.clone()).collect();
         self.snapshots.begin(&self.request, request, &mut self.tree, descriptors, queues)
     }
@@ -414,6 +409,7 @@ impl KeyedBackend for ForstBackend {
     fn notify(&mut self, notification: Notification) -> Result<()> {
         self.background.take_mail(&mut self.tree);
         self.snapshots.notify(notification);
+        self.background.clean_up();
         Ok(())
     }
 

@@ -8,6 +8,8 @@
 //! | `tree.rs` | per shard: the memtable that takes writes, frozen ones, the tables |
 //! | `frozen.rs`, `flush.rs` | a memtable on its way into a table |
 //! | `background.rs`, `mailbox.rs` | when what is frozen, flushed and compacted; news of it |
+//! | `compactor.rs` | when compactions run, and what comes of them |
+//! | `obsolete.rs` | tables that left the state: whose they are to delete |
 //! | `read.rs`, `lookup.rs`, `multi_get.rs` | point reads: at once, pending, batched |
 //! | `view.rs`, `sources.rs`, `scan.rs`, `key_scan.rs` | walks over what was there when they began |
 //! | `timers/` | queues: the first timers apart, the rest in the tree |
@@ -17,6 +19,7 @@
 
 mod append_guard;
 mod background;
+mod compactor;
 mod factory;
 mod flush;
 mod frozen;
@@ -26,6 +29,7 @@ mod limits;
 mod lookup;
 mod mailbox;
 mod multi_get;
+mod obsolete;
 mod options;
 mod read;
 mod restore;

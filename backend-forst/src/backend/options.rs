@@ -1,5 +1,8 @@
 //! What a user can set for all instances of a factory.
 
+use std::sync::Arc;
+
+use crate::compaction::CompactionService;
 use crate::format::{Compression, TableOptions};
 use crate::store::ForstResources;
 
@@ -52,6 +55,9 @@ pub struct ForstOptions {
     pub max_value_len: u64,
     /// Whether tables are compacted. Off is for tests. Default: on.
     pub compaction: bool,
+    /// Who carries out compactions of tables in the store, for example other processes. Default: each
+    /// instance itself, through the environment's spawner.
+    pub compaction_service: Option<Arc<dyn CompactionService>>,
 }
 
 impl Default for ForstOptions {
@@ -68,11 +74,19 @@ impl Default for ForstOptions {
             timers_in_memory: 1 << 16,
             max_value_len: 1 << 30,
             compaction: true,
+            compaction_service: None,
         }
     }
 }
 
 impl ForstOptions {
+    /// Sets [`compaction_service`](Self::compaction_service).
+    #[must_use]
+    pub fn with_compaction_service(mut self, service: Arc<dyn CompactionService>) -> Self {
+        self.compaction_service = Some(service);
+        self
+    }
+
     pub(crate) fn table_options(&self) -> TableOptions {
         TableOptions {
             block_len: self.block_bytes,

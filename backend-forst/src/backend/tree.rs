@@ -1,6 +1,6 @@
 //! All that an instance holds: per shard the memtable that takes writes, frozen ones, and the tables.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use weir_state_api::stored_key::state_of;
@@ -166,6 +166,18 @@ impl Tree {
             }
             None => false,
         }
+    }
+
+    /// Changes the version. Which tables are not part of it any more, each once.
+    pub(crate) fn edit_removing(&mut self, shard: usize, edit: ShardEdit) -> Vec<TableView> {
+        let before = Arc::clone(&self.version);
+        if !self.edit(shard, edit) {
+            return Vec::new();
+        }
+        let now: HashSet<TableId> = self.version.tables().map(TableView::id).collect();
+        let mut seen = HashSet::new();
+        let gone = before.tables().filter(|view| !now.contains(&view.id()));
+        gone.filter(|view| seen.insert(view.id())).cloned().collect()
     }
 
     /// Makes this the newest version of a key.

@@ -40,6 +40,11 @@ impl ObjectNames {
         self.shared
     }
 
+    /// Where they are.
+    pub(crate) fn directory(&self) -> &str {
+        &self.directory
+    }
+
     /// A name that was not given out before, here or anywhere.
     pub(crate) fn fresh(&self, kind: ObjectKind) -> String {
         format!("{}forst-{}.{kind}", self.directory, Uuid::new_v4().simple())

@@ -19,6 +19,7 @@ use weir_state_api::{
 
 use super::background::{Background, Flusher, Mail};
 use super::mailbox::Mailbox;
+use super::obsolete::NamedByHandles;
 use super::options::ForstOptions;
 use super::tree::Tree;
 use crate::lsm::TableId;
@@ -48,6 +49,7 @@ struct Shared {
     flusher: Arc<Flusher>,
     mailbox: Arc<Mailbox<Mail>>,
     options: Arc<ForstOptions>,
+    named: Arc<NamedByHandles>,
     /// The instance's own path in the store; empty when it has none.
     directory: String,
     /// Bytes that were named without being written.
@@ -66,6 +68,7 @@ impl Snapshots {
             flusher: Arc::clone(&background.flusher),
             mailbox: Arc::clone(&background.mailbox),
             options,
+            named: Arc::clone(&background.named),
             directory,
             reused: AtomicU64::new(0),
         };
@@ -109,7 +112,7 @@ impl Snapshots {
         for view in tree.version().tables() {
             if let Some(object) = base.get(&view.id())
                 && view.table().object() != Some(object)
-                && !self.shared.is_own(view.table())
+                && !self.shared.flusher.is_own(view.table())
             {
                 moved.push((view.id(), view.table().moved_to(object.clone())));
             }
@@ -138,11 +141,5 @@ impl Shared {
     /// The bookkeeping is whole after each call, so a panic elsewhere does not spoil it.
     fn with_bases<R>(&self, call: impl FnOnce(&mut SnapshotBases<Arc<NamedTables>>) -> R) -> R {
         call(&mut self.bases.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Whether a table is an object that this instance has made for itself.
-    fn is_own(&self, table: &super::Table) -> bool {
-        !self.directory.is_empty()
-            && table.object().is_some_and(|object| object.path.starts_with(&self.directory))
     }
 }

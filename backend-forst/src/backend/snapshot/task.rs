@@ -93,7 +93,7 @@ impl Pinned {
         if !self.is_checkpoint() {
             return None;
         }
-        if self.shared.is_own(view.table()) {
+        if self.shared.flusher.is_own(view.table()) {
             return view.table().object().cloned().map(ObjectRef::shared);
         }
         self.base.as_ref()?.get(&view.id()).cloned()
@@ -113,6 +113,7 @@ impl Pinned {
         for (view, place) in tables.iter().zip(places) {
             match place {
                 Place::Named(object) => {
+                    self.shared.named.add([view.id()]);
                     self.shared.reused.fetch_add(object.length, Ordering::Relaxed);
                     placed.objects.insert(view.id(), object);
                 }
@@ -155,6 +156,7 @@ impl Pinned {
     ) {
         if own {
             // The instance's own from now on, whatever becomes of this snapshot.
+            self.shared.named.add([id]);
             self.shared.mailbox.post(Mail::Moved(id, table.moved_to(object.clone())));
         } else {
             placed.new.push(object.path.clone());

@@ -1,0 +1,268 @@
+//! What snapshots and restores ask of the store.
+
+mod worlds;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use weir_backend_forst::{
+    CompactionService, CompactionWorker, ForstBackendFactory, ForstOptions, ForstResources,
+};
+use weir_state_api::{
+    BackendFactory, BoxFuture, CheckpointId, Codec, Environment, Error, ErrorKind, KeyedStore,
+    Notification, OpenRequest, Ordered, Result, SnapshotHandle, SnapshotKind, SnapshotRequest,
+    block_on,
+};
+use weir_tests::faults::StoreOp;
+use weir_tests::harness::{Contents, Harness, Store, assert_same};
+
+use worlds::Live;
+
+/// Tables of some blocks, whatever the state's size.
+fn options() -> ForstOptions {
+    ForstOptions::default().with_block_bytes(1 << 10).with_inline_tail_bytes(1 << 10)
+}
+
+const KEYS: u32 = 2_000;
+
+fn fill(store: &mut Store, round: u32) -> Result<()> {
+    let value = store.value::<Vec<u8>>("v")?;
+    let list = store.list::<u32>("l")?;
+    let timers = store.timers::<u8>("t")?;
+    for number in 0..KEYS {
+        if store.set_key(&number.to_string()).is_err() {
+            continue;
+        }
+        value.set(store, &(number + round).to_le_bytes().repeat(20))?;
+        list.add(store, &round)?;
+        timers.register(store, i64::from(number), &1)?;
+    }
+    Ok(())
+}
+
+fn touch(store: &mut Store, round: u32) -> Result<()> {
+    let value = store.value::<Vec<u8>>("v")?;
+    store.set_key(&"7".to_string())?;
+    value.set(store, &round.to_le_bytes().to_vec())
+}
+
+/// The requests that something makes, by kind.
+fn requests<R>(h: &Harness<'_>, work: impl FnOnce() -> Result<R>) -> (R, [u64; 3]) {
+    let count = || [StoreOp::Close, StoreOp::Read, StoreOp::Stat].map(|op| h.faults().count(op));
+    let before = count();
+    let result = work().expect("nothing fails here");
+    let after = count();
+    (result, [0, 1, 2].map(|at| after[at] - before[at]))
+}
+
+fn snapshot(h: &Harness<'_>, store: &mut Store) -> Result<SnapshotHandle> {
+    let handle = h.snapshot(store)?;
+    store.notify(Notification::Complete(handle.checkpoint))?;
+    Ok(handle)
+}
+
+fn factories() -> [Box<dyn BackendFactory>; 2] {
+    [Box::new(ForstBackendFactory::new(options())), Box::new(Live::new(options()))]
+}
+
+#[test]
+fn what_has_not_changed_is_not_written_again() -> Result<()> {
+    for factory in factories() {
+        let h = Harness::new(&*factory);
+        let mut store = h.open()?;
+        fill(&mut store, 1)?;
+        let first = snapshot(&h, &mut store)?;
+        assert!(first.total_bytes() > 50_000, "{first:?}");
+        let (second, [written, read, _]) = requests(&h, || snapshot(&h, &mut store));
+        assert_eq!((written, read), (0, 0), "{factory:?}: nothing has changed");
+        assert_eq!(second.objects, first.objects);
+        touch(&mut store, 9)?;
+        let (third, [written, read, _]) = requests(&h, || snapshot(&h, &mut store));
+        assert_eq!((written, read), (0, 0), "{factory:?}: a short tail goes into the handle");
+        assert_eq!(third.objects, first.objects);
+        let expected = Contents::take(&mut store)?;
+        assert_same(&Contents::take(&mut h.restore(&[third])?)?, &expected);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_restore_reads_nothing_before_it_is_asked() -> Result<()> {
+    for factory in factories() {
+        let h = Harness::new(&*factory);
+        let mut store = h.open()?;
+        fill(&mut store, 1)?;
+        let handle = snapshot(&h, &mut store)?;
+        drop(store);
+        let handles = [handle];
+        let (mut store, [written, read, _]) = requests(&h, || h.restore(&handles));
+        assert_eq!((written, read), (0, 0), "{factory:?}: the manifest is in the handle");
+        let value = store.value::<Vec<u8>>("v")?;
+        store.set_key(&"5".to_string())?;
+        let (found, [_, read, stat]) = requests(&h, || value.get(&mut store).wait());
+        assert_eq!(found, Some(6_u32.to_le_bytes().repeat(20)));
+        // The end of the table, one block of it.
+        assert!(read <= 2 && stat == 0, "{factory:?}: {read} reads, {stat} stats");
+        let (_, [_, read, _]) = requests(&h, || value.get(&mut store).wait());
+        assert_eq!(read, 0, "{factory:?}: the block is in memory");
+    }
+    Ok(())
+}
+
+/// Neither reads nor writes anything, and neither does the first checkpoint afterwards.
+#[test]
+fn another_parallelism_touches_no_table() -> Result<()> {
+    for factory in factories() {
+        let h = Harness::new(&*factory);
+        let mut stores = h.open_all(2, &[])?;
+        for store in &mut stores {
+            fill(store, 1)?;
+        }
+        let mut handles = h.snapshot_all(&mut stores)?;
+        let expected = Contents::take_all(&mut stores)?;
+        for parallelism in [3, 1, 5] {
+            let (mut stores, asked) = requests(&h, || h.open_all(parallelism, &handles));
+            assert_eq!(asked, [0; 3], "{factory:?} at {parallelism}");
+            let (next, asked) = requests(&h, || h.snapshot_all(&mut stores));
+            assert_eq!(asked, [0; 3], "{factory:?} at {parallelism}");
+            handles = next;
+            let mut copies = h.open_all(parallelism, &handles)?;
+            assert_same(&Contents::take_all(&mut copies)?, &expected);
+        }
+    }
+    Ok(())
+}
+
+/// With a path of its own, an instance stores what is written when memory is short; a checkpoint names
+/// that, and writes the rest.
+#[test]
+fn memory_pressure_writes_before_the_checkpoint_does() -> Result<()> {
+    let options = options().with_memtable_bytes(64 << 10);
+    let factory = Live::new(options);
+    let h = Harness::new(&factory);
+    let mut store = h.open()?;
+    let (_, [written, ..]) = requests(&h, || fill(&mut store, 1));
+    assert!(written > 0, "nothing was flushed");
+    let handle = snapshot(&h, &mut store)?;
+    let expected = Contents::take(&mut store)?;
+    assert_same(&Contents::take(&mut h.restore(&[handle])?)?, &expected);
+    Ok(())
+}
+
+/// A savepoint names only copies; the instance goes on with its own tables.
+#[test]
+fn a_savepoint_is_whole_and_leaves_the_rest_alone() -> Result<()> {
+    for factory in factories() {
+        let h = Harness::new(&*factory);
+        let mut store = h.open()?;
+        fill(&mut store, 1)?;
+        let first = snapshot(&h, &mut store)?;
+        let mut request: SnapshotRequest = h.next_checkpoint();
+        request.kind = SnapshotKind::NativeSavepoint;
+        let directory = request.directory.clone();
+        let savepoint = block_on(store.snapshot(request)?.run())?;
+        assert!(savepoint.objects.iter().all(|object| object.path.starts_with(&directory)));
+        assert!(savepoint.objects.iter().all(|object| !object.shared));
+        let (second, [written, ..]) = requests(&h, || snapshot(&h, &mut store));
+        assert_eq!((written, &second.objects), (0, &first.objects), "{factory:?}");
+        h.collect([&first, &second], []);
+        let mut restored: KeyedStore<String> = h.restore(&[savepoint])?;
+        let value = restored.value::<Vec<u8>>("v")?;
+        restored.set_key(&"5".to_string())?;
+        assert_eq!(value.get(&mut restored).wait()?, Some(6_u32.to_le_bytes().repeat(20)));
+    }
+    Ok(())
+}
+
+/// Each instance does everything at once, on the calling thread: what is compacted and deleted is known.
+fn open_at_once(environment: &Environment, factory: &ForstBackendFactory) -> Result<Store> {
+    let codec = <Ordered as Codec<String>>::id(&Ordered);
+    let mut request = OpenRequest::new(environment.clone(), "operator", codec);
+    request.directory = "live/".to_string();
+    block_on(KeyedStore::open(factory, request))
+}
+
+fn objects_below(environment: &Environment, path: &str) -> BTreeSet<String> {
+    let listed = block_on(environment.store.list(path)).expect("the store lists");
+    listed.into_iter().map(|entry| entry.path().to_string()).filter(|p| !p.ends_with('/')).collect()
+}
+
+fn paths(handle: &SnapshotHandle) -> BTreeSet<String> {
+    handle.objects.iter().map(|object| object.path.clone()).collect()
+}
+
+/// Flushed tables are merged, and what no handle has named is deleted when it is merged away; what a
+/// handle has named is left to the collector, and is in no later handle.
+#[test]
+fn compactions_leave_few_tables_and_no_litter() -> Result<()> {
+    let environment = Environment::in_memory();
+    let factory = ForstBackendFactory::new(options().with_memtable_bytes(64 << 10));
+    let mut store = open_at_once(&environment, &factory)?;
+    for round in 0..10 {
+        fill(&mut store, round)?;
+    }
+    let request = |number| SnapshotRequest::checkpoint(CheckpointId(number), "chk");
+    let first = block_on(store.snapshot(request(1))?.run())?;
+    assert!(first.objects.len() < 12, "{} tables", first.objects.len());
+    assert_eq!(objects_below(&environment, "live/"), paths(&first));
+    store.notify(Notification::Complete(first.checkpoint))?;
+    for round in 10..20 {
+        fill(&mut store, round)?;
+    }
+    let second = block_on(store.snapshot(request(2))?.run())?;
+    let gone: BTreeSet<String> = paths(&first).difference(&paths(&second)).cloned().collect();
+    assert!(!gone.is_empty(), "nothing was merged");
+    let expected = paths(&first).union(&paths(&second)).cloned().collect();
+    assert_eq!(objects_below(&environment, "live/"), expected);
+    let third = block_on(store.snapshot(request(3))?.run())?;
+    assert!(gone.is_disjoint(&paths(&third)), "what was left out has come back");
+    Ok(())
+}
+
+/// The same state, whether an instance compacts itself, lets others do it, or they fail.
+#[test]
+fn compactions_may_be_carried_out_elsewhere() -> Result<()> {
+    let environment = Environment::in_memory();
+    let worker = CompactionWorker::new(&environment, &ForstResources::default());
+    let services: [Arc<dyn CompactionService>; 2] = [
+        Arc::new(Counted { worker: worker.clone(), jobs: AtomicU64::new(0), answers: true }),
+        Arc::new(Counted { worker, jobs: AtomicU64::new(0), answers: false }),
+    ];
+    for service in services {
+        let environment = Environment { ..environment.clone() };
+        let options = options().with_memtable_bytes(64 << 10);
+        let factory =
+            ForstBackendFactory::new(options.with_compaction_service(Arc::clone(&service)));
+        let mut store = open_at_once(&environment, &factory)?;
+        for round in 0..10 {
+            fill(&mut store, round)?;
+        }
+        assert!(!format!("{service:?}").contains("jobs: 0,"), "no job was sent: {service:?}");
+        let request = SnapshotRequest::checkpoint(CheckpointId(1), "chk");
+        let handle = block_on(store.snapshot(request)?.run())?;
+        assert!(handle.objects.len() < 12, "{} tables", handle.objects.len());
+        let list = store.list::<u32>("l")?;
+        store.set_key(&"7".to_string())?;
+        assert_eq!(list.get(&mut store).wait()?, (0..10).collect::<Vec<_>>());
+    }
+    Ok(())
+}
+
+/// Counts jobs, and carries them out or not.
+#[derive(Debug)]
+struct Counted {
+    worker: CompactionWorker,
+    jobs: AtomicU64,
+    answers: bool,
+}
+
+impl CompactionService for Counted {
+    fn compact(&self, job: Vec<u8>) -> BoxFuture<'static, Result<Vec<u8>>> {
+        self.jobs.fetch_add(1, Ordering::Relaxed);
+        if self.answers {
+            return self.worker.compact(job);
+        }
+        Box::pin(async { Err(Error::new(ErrorKind::Unavailable, "the worker is gone")) })
+    }
+}
