@@ -109,6 +109,9 @@ pub(crate) fn encode(compaction: &Compaction, options: &OutputOptions) -> Option
 pub(crate) fn decode(bytes: &[u8], tables: &Arc<Tables>) -> Result<(Compaction, OutputOptions)> {
     let body: JobBody = JOB.decode(bytes, "compaction job")?;
     let refuse = |what: &str| Err(damaged(&format!("a compaction job {what}")));
+    if body.states.iter().any(|(_, eras)| !eras.is_sound()) {
+        return refuse("has a state of too many eras");
+    }
     if body.groups.is_empty() || !body.older.is_sound() || !body.cuts.is_sorted() {
         return refuse("has ranges that are none");
     }

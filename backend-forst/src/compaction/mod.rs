@@ -22,3 +22,6 @@ pub(crate) use output::OutputOptions;
 pub(crate) use planned::outcome;
 pub(crate) use run::{Compaction, Finished, StopSignal};
 pub use worker::{CompactionService, CompactionWorker};
+
+#[cfg(test)]
+mod tests;

@@ -52,6 +52,12 @@ impl StateEras {
         &self.eras
     }
 
+    /// Whether it can be one that [`set_ttl`](StateEras::set_ttl) has made. To be asked of what was
+    /// read.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.eras.len() <= MAX_ERAS
+    }
+
     /// The era of what is written now.
     #[inline]
     pub(crate) fn current(&self) -> u8 {

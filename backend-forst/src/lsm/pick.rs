@@ -129,6 +129,9 @@ pub(super) struct Merging {
     pub(super) newest: usize,
     pub(super) oldest: usize,
     pub(super) level: u8,
+    /// The oldest of the runs because of which it is done. Key groups that none of them has are left
+    /// alone: what is older there was merged before.
+    pub(super) cause: usize,
     /// Runs that there are less afterwards, in level 0 doubly: readers ask each of them.
     pub(super) urgency: usize,
 }
@@ -141,12 +144,9 @@ fn merge_level0<T>(slice: &Slice<'_, T>, options: &CompactionOptions) -> Option<
     if count < wanted.max(2) {
         return None;
     }
-    Some(slice.with_all_older(Merging {
-        newest: 0,
-        oldest: count - 1,
-        level: 1,
-        urgency: 2 * count,
-    }))
+    let oldest = count - 1;
+    let merging = Merging { newest: 0, oldest, level: 1, cause: oldest, urgency: 2 * count };
+    Some(slice.with_all_older(merging))
 }
 
 fn merge_tiers<T>(slice: &Slice<'_, T>, options: &CompactionOptions) -> Option<Merging> {
@@ -160,7 +160,8 @@ fn merge_tiers<T>(slice: &Slice<'_, T>, options: &CompactionOptions) -> Option<M
         let count = behind - newest;
         if count >= options.tier_runs.max(2) {
             let level = level.saturating_add(1);
-            let merging = Merging { newest, oldest: behind - 1, level, urgency: count };
+            let oldest = behind - 1;
+            let merging = Merging { newest, oldest, level, cause: oldest, urgency: count };
             return Some(slice.with_all_older(merging));
         }
         newest = behind;
@@ -174,7 +175,8 @@ fn merge_oldest<T>(slice: &Slice<'_, T>) -> Option<Merging> {
     let newest = runs.partition_point(|run| run.level == 0);
     let last = runs.len().checked_sub(1)?;
     let grown = newest < last && slice.weight(newest..last) >= slice.weight(last..last + 1);
-    grown.then(|| Merging { newest, oldest: last, level: runs[last].level, urgency: last - newest })
+    let level = runs[last].level;
+    grown.then(|| Merging { newest, oldest: last, level, cause: last - 1, urgency: last - newest })
 }
 
 /// Tables that are worth being written anew, each alone.
@@ -221,7 +223,7 @@ pub(crate) fn everything<T>(shard: &Shard<T>, options: &CompactionOptions) -> Ve
     let plans = slices.iter().filter_map(|slice| {
         let oldest = slice.runs().len().checked_sub(1)?;
         let level = slice.runs()[oldest].level.max(1);
-        Some(slice.plan(&Merging { newest: 0, oldest, level, urgency: 0 }, options))
+        Some(slice.plan(&Merging { newest: 0, oldest, level, cause: oldest, urgency: 0 }, options))
     });
     plans.collect()
 }

@@ -91,43 +91,54 @@ impl<'a, T> Slice<'a, T> {
     }
 
     pub(super) fn plan(&self, merging: &Merging, options: &CompactionOptions) -> CompactionPlan {
+        let groups = self.touched_by(&self.runs[merging.newest..=merging.cause]);
         let runs = &self.runs[merging.newest..=merging.oldest];
-        let visible =
-            |table: &TableView<T>| (table.id(), table.visible().intersection(self.groups));
-        let inputs = runs.iter().flat_map(|run| run.tables.iter().map(visible)).collect();
+        let visible = |table: &TableView<T>| (table.id(), table.visible().intersection(groups));
+        let inputs = runs.iter().flat_map(|run| run.tables.iter().map(visible));
         let is_last = merging.oldest + 1 == self.runs.len();
         CompactionPlan {
-            groups: self.groups,
+            groups,
             level: merging.level,
-            inputs,
-            moved: self.movable(runs, is_last, options),
+            inputs: inputs.filter(|(_, part)| !part.is_empty()).collect(),
+            moved: movable(runs, groups, is_last, options),
         }
     }
 
-    /// The tables whose keys no other table of these runs has, and that are good as they are.
-    fn movable(
-        &self,
-        runs: &[SlicedRun<'a, T>],
-        is_last: bool,
-        options: &CompactionOptions,
-    ) -> Vec<(TableId, KeyGroupRange)> {
-        let mut tables: Vec<_> = runs.iter().flat_map(|run| run.tables).collect();
-        tables.sort_by(|a, b| a.first_key().cmp(b.first_key()));
-        let mut movable = Vec::new();
-        let mut reached: &[u8] = &[];
-        for (at, table) in tables.iter().enumerate() {
-            let next = tables.get(at + 1);
-            let alone = reached <= table.first_key()
-                && next.is_none_or(|next| table.end_key() <= next.first_key());
-            let whole = table.visible().intersection(self.groups) == table.visible()
-                && table.visible_percent() >= 50
-                && table.length() >= options.table_bytes / 4;
-            // The last level is where deletes end.
-            if alone && whole && (!is_last || table.deletes() == 0) {
-                movable.push((table.id(), table.visible()));
-            }
-            reached = reached.max(table.end_key());
-        }
-        movable
+    /// The key groups from the first to the last of which these runs have something.
+    fn touched_by(&self, runs: &[SlicedRun<'a, T>]) -> KeyGroupRange {
+        let visible = runs.iter().flat_map(|run| run.tables).map(|table| span(table.visible()));
+        let all = visible.reduce(|(a, b), (start, end)| (a.min(start), b.max(end)));
+        let (start, end) = all.unwrap_or_default();
+        self.groups.intersection(groups_between(start, end))
     }
+}
+
+/// The tables whose keys no other table of these runs has in these groups, and that are good as they
+/// are.
+fn movable<T>(
+    runs: &[SlicedRun<'_, T>],
+    groups: KeyGroupRange,
+    is_last: bool,
+    options: &CompactionOptions,
+) -> Vec<(TableId, KeyGroupRange)> {
+    let tables = runs.iter().flat_map(|run| run.tables);
+    let mut tables: Vec<_> =
+        tables.filter(|table| !table.visible().intersection(groups).is_empty()).collect();
+    tables.sort_by(|a, b| a.first_key().cmp(b.first_key()));
+    let mut movable = Vec::new();
+    let mut reached: &[u8] = &[];
+    for (at, table) in tables.iter().enumerate() {
+        let next = tables.get(at + 1);
+        let alone = reached <= table.first_key()
+            && next.is_none_or(|next| table.end_key() <= next.first_key());
+        let whole = table.visible().intersection(groups) == table.visible()
+            && table.visible_percent() >= 50
+            && table.length() >= options.table_bytes / 4;
+        // The last level is where deletes end.
+        if alone && whole && (!is_last || table.deletes() == 0) {
+            movable.push((table.id(), table.visible()));
+        }
+        reached = reached.max(table.end_key());
+    }
+    movable
 }
