@@ -78,7 +78,7 @@ pub(crate) fn capabilities(options: &HeapOptions) -> Capabilities {
         .with_never_pends(true)
         .with_driven_clean_up(true)
         .with_incremental_snapshots(options.incremental_snapshots)
-        .with_max_value_len(options.max_value_len)
+        .with_max_value_len(options.value_limit().0)
 }
 
 impl HeapBackend {
@@ -90,7 +90,7 @@ impl HeapBackend {
             request,
             states: Vec::new(),
             traffic: Arc::default(),
-            limit: ValueLimit(options.max_value_len),
+            limit: options.value_limit(),
             epoch: RESTORED_EPOCH,
             bases: options.incremental_snapshots.then(Arc::default),
             buffer: Vec::new(),
@@ -382,8 +382,8 @@ impl KeyedBackend for HeapBackend {
         let Some(map) = tables[group].get(Locator::new(at.key, at.namespace)) else {
             return Ok(ScanStep::Last);
         };
-        let (mut from, mut to) = map.bounds(range);
         let entries = map.entries();
+        let (mut from, mut to) = entries.bounds(range);
         Ok(if fill_from_map(entries, &mut from, &mut to, order, page) {
             ScanStep::Last
         } else {

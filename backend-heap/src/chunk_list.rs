@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::sorted_chunks::Position;
-
 /// The most elements of a chunk.
 pub(crate) const CHUNK_LEN: usize = 64;
 
@@ -50,28 +48,5 @@ impl<T: Clone> Chunks<T> {
             let next = self.list.remove(chunk + 1);
             self.elements_mut(chunk).extend(next.elements.iter().cloned());
         }
-    }
-
-    /// Removes the elements of `from..to`, at least one.
-    pub(crate) fn remove_range(&mut self, from: Position, to: Position) {
-        if from.chunk == to.chunk {
-            self.elements_mut(from.chunk).drain(from.index..to.index);
-            self.len -= to.index - from.index;
-            self.tidy(from.chunk);
-            return;
-        }
-        if to.index > 0 {
-            self.elements_mut(to.chunk).drain(..to.index);
-            self.len -= to.index;
-        }
-        let mut first = from.chunk;
-        if from.index > 0 {
-            let elements = self.elements_mut(first);
-            let removed = elements.len() - from.index;
-            elements.truncate(from.index);
-            self.len -= removed;
-            first += 1;
-        }
-        self.len -= self.list.drain(first..to.chunk).map(|c| c.elements.len()).sum::<usize>();
     }
 }

@@ -9,7 +9,8 @@ use weir_state_api::ttl::{TtlTime, Verdict, convert, is_live, sweep};
 use weir_state_api::{CleanUp, MapRange, Result, StateDescriptor, StateKind, StateTtl, key_hash};
 
 use crate::keyed_table::{Locator, Place, Slot};
-use crate::map_table::{MapSlot, MapTable};
+use crate::map_slot::MapSlot;
+use crate::map_table::MapTable;
 use crate::point_table::PointTable;
 use crate::store::{State, Tables};
 
@@ -256,15 +257,15 @@ fn judge_map(
     changes: &mut Vec<(Vec<u8>, Verdict)>,
 ) -> Option<Vec<u8>> {
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-    let (from, to) = map.bounds(MapRange { from, to: Bound::Unbounded });
-    for entry in map.entries().range(from, to) {
-        match judge(entry.value.as_slice()) {
+    let (from, to) = map.entries().bounds(MapRange { from, to: Bound::Unbounded });
+    for (key, value) in map.entries().range(from, to) {
+        match judge(value) {
             Verdict::Keep => {}
-            verdict => changes.push((entry.key.as_slice().to_vec(), verdict)),
+            verdict => changes.push((key.to_vec(), verdict)),
         }
         done.visited += 1;
         if done.visited >= budget {
-            return Some(entry.key.as_slice().to_vec());
+            return Some(key.to_vec());
         }
     }
     None

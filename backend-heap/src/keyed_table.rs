@@ -20,16 +20,16 @@ use crate::removals::{Removals, RemovedKeys};
 use crate::segment::{Hashed, Segment};
 pub(crate) use walk::Place;
 
-/// The mean number of entries of a segment at which another one is added. The fullest segment has
-/// about twice the mean.
-///
-/// Larger segments make the write that copies one after a snapshot slower (some 10 to 100
-/// microseconds now), smaller ones the synchronous part of a snapshot, which counts a reference to
-/// each.
-const SEGMENT_ENTRIES: usize = 1_792;
-
 /// An entry of a table: a key, a namespace, and what is stored there.
 pub(crate) trait Slot: Clone {
+    /// The mean number of entries of a segment at which another one is added. The fullest segment
+    /// has about twice the mean.
+    ///
+    /// Larger segments make the write that copies one for a scan slower (some 10 to 100
+    /// microseconds), smaller ones the synchronous part of a snapshot, which counts a reference to
+    /// each.
+    const SEGMENT_ENTRIES: usize = 1_792;
+
     /// The key and the namespace.
     fn key_and_namespace(&self) -> (&[u8], &[u8]);
     /// Whether it is the entry looked for.
@@ -191,7 +191,7 @@ impl<S: Slot> KeyedTable<S> {
     /// An empty table with room for so many entries.
     pub(crate) fn with_room(epoch: u32, len: usize) -> Self {
         let mut table = KeyedTable::new(epoch);
-        let cells = len.div_ceil(SEGMENT_ENTRIES).max(1);
+        let cells = len.div_ceil(S::SEGMENT_ENTRIES).max(1);
         table.mask = cells.next_power_of_two() - 1;
         let (all, half) = (table.mask + 1, table.mask.div_ceil(2));
         // A segment whose partner does not exist yet holds the entries of both.
@@ -366,7 +366,7 @@ impl<S: Slot> KeyedTable<S> {
             self.cells.push(Cell::default());
         }
         self.len += 1;
-        let number = if self.len > self.cells.len() * SEGMENT_ENTRIES && self.split() {
+        let number = if self.len > self.cells.len() * S::SEGMENT_ENTRIES && self.split() {
             self.cell_of(at.hash)
         } else {
             number
@@ -519,8 +519,8 @@ mod tests {
             put(&mut table, &i.to_be_bytes(), b"", &i.to_le_bytes());
         }
         assert_eq!(table.len(), count as usize);
-        assert_eq!(table.cells.len(), (count as usize).div_ceil(SEGMENT_ENTRIES));
-        assert!(table.cells.iter().all(|cell| cell.len() <= 2 * SEGMENT_ENTRIES + 500));
+        assert_eq!(table.cells.len(), (count as usize).div_ceil(PointSlot::SEGMENT_ENTRIES));
+        assert!(table.cells.iter().all(|cell| cell.len() <= 2 * PointSlot::SEGMENT_ENTRIES + 500));
         let frozen = table.freeze();
         for i in 0..count {
             let key = i.to_be_bytes();

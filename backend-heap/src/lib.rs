@@ -48,8 +48,9 @@
 //! | `compact_bytes` | byte strings of 24 bytes, short content inline, long content shared |
 //! | `freezable` | owned by the writer until it is frozen, copied on the next write |
 //! | `keyed_table` | (key, namespace) to payload: hash tables of bounded size |
-//! | `sorted_chunks`, `chunk_list` | ordered sequences, copied chunk by chunk |
 //! | `point_slot` | an entry of a point state in 32 bytes |
+//! | `entry_chunk`, `entry_chunks`, `map_slot` | the entries of a map: a run of bytes, or several |
+//! | `sorted_chunks`, `chunk_list` | ordered sequences, copied chunk by chunk |
 //! | `point_table`, `map_table`, `timer_queue` | the three shapes of state |
 //! | `head_index` | the first timer of all key groups |
 //! | `store`, `backend` | the tables of a state, the instance |
@@ -63,10 +64,13 @@ mod cell;
 mod chunk_list;
 mod clean_up;
 mod compact_bytes;
+mod entry_chunk;
+mod entry_chunks;
 mod factory;
 mod head_index;
 mod keyed_table;
 mod limits;
+mod map_slot;
 mod map_table;
 mod options;
 mod point_slot;

@@ -1,5 +1,8 @@
 //! What a user can set.
 
+use crate::entry_chunk::MAX_VALUE_LEN;
+use crate::limits::ValueLimit;
+
 /// Options of the memory backend.
 ///
 /// ```
@@ -14,7 +17,8 @@ pub struct HeapOptions {
     /// The longest value in bytes; a longer one is refused with
     /// [`TooLarge`](weir_state_api::ErrorKind::TooLarge). Default: 1 GiB, the contract's minimum.
     ///
-    /// A value is in memory as a whole, and once more while a snapshot writes it.
+    /// A value is in memory as a whole, and once more while a snapshot writes it. More than 2 GiB less
+    /// 256 KiB counts as that.
     pub max_value_len: u64,
     /// Whether a checkpoint writes only what changed since the newest one that is known to be
     /// complete. Default: yes. Costs a record of the removed keys (some 32 bytes for each key removed
@@ -29,6 +33,11 @@ impl Default for HeapOptions {
 }
 
 impl HeapOptions {
+    /// The longest value that is accepted.
+    pub(crate) fn value_limit(&self) -> ValueLimit {
+        ValueLimit(self.max_value_len.min(MAX_VALUE_LEN))
+    }
+
     /// Sets [`max_value_len`](Self::max_value_len), in bytes.
     #[must_use]
     pub fn with_max_value_len(mut self, bytes: u64) -> Self {

@@ -1,42 +1,66 @@
 //! Scans: over the entries of one map, and over the keys of a state.
 
+use std::ops::Range;
+
 use weir_state_api::{KeyGroup, Order, Page, Result, Scan, ScanStep};
 
 use crate::clean_up::Sieve;
+use crate::entry_chunk::Entries;
+use crate::entry_chunks::EntryChunks;
 use crate::keyed_table::{FrozenSegments, Slot};
-use crate::map_table::MapEntry;
-use crate::sorted_chunks::{Position, SortedChunks};
+use crate::sorted_chunks::Position;
 
 /// Appends entries of `from..to` until the page is full; moves the end it reads from. Answers
 /// whether nothing is left.
 pub(crate) fn fill_from_map(
-    entries: &SortedChunks<MapEntry>,
+    map: &EntryChunks,
     from: &mut Position,
     to: &mut Position,
     order: Order,
     page: &mut Page,
 ) -> bool {
-    while *from < *to {
-        let at = match order {
-            Order::Ascending => std::mem::replace(from, entries.after(*from)),
-            Order::Descending => {
-                *to = entries.before(*to);
-                *to
+    let chunk_len = |chunk| map.chunk(chunk).map_or(0, Entries::len);
+    while *from < *to && !page.is_full() {
+        match order {
+            Order::Ascending => {
+                let end = if from.chunk == to.chunk { to.index } else { chunk_len(from.chunk) };
+                let pushed = push_run(map, from.chunk, from.index..end, page);
+                from.index += pushed;
+                if from.index == end && from.chunk < to.chunk {
+                    *from = Position { chunk: from.chunk + 1, index: 0 };
+                }
             }
-        };
-        if let Some(entry) = entries.get(at) {
-            page.push(entry.key.as_slice(), entry.value.as_slice());
-        }
-        if page.is_full() {
-            break;
+            Order::Descending => {
+                if to.index == 0 {
+                    let chunk = to.chunk.saturating_sub(1);
+                    *to = Position { chunk, index: chunk_len(chunk) };
+                }
+                to.index -= 1;
+                push_run(map, to.chunk, to.index..to.index + 1, page);
+            }
         }
     }
     *from >= *to
 }
 
-/// The rest of a scan over a map. It shares the map's entries, so it sees them as they were.
+/// Appends entries of a chunk until the page is full; answers how many.
+fn push_run(map: &EntryChunks, chunk: usize, run: Range<usize>, page: &mut Page) -> usize {
+    let entries = map.chunk(chunk).into_iter().flat_map(|entries| entries.range(run.clone()));
+    let mut pushed = 0;
+    for (key, value) in entries {
+        page.push(key, value);
+        pushed += 1;
+        if page.is_full() {
+            break;
+        }
+    }
+    pushed
+}
+
+/// The rest of a scan over a map. It has the map's entries as they were: shares the chunks of a long
+/// one.
 pub(crate) struct MapScan {
-    pub(crate) entries: SortedChunks<MapEntry>,
+    pub(crate) entries: EntryChunks,
     pub(crate) from: Position,
     pub(crate) to: Position,
     pub(crate) order: Order,

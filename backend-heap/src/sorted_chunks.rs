@@ -38,13 +38,6 @@ impl Position {
 }
 
 impl<T: Clone> SortedChunks<T> {
-    /// A sequence of one element, with room for so many more as are likely to follow.
-    pub(crate) fn of(element: T, more: usize) -> Self {
-        let mut elements = Vec::with_capacity(more.saturating_add(1).min(CHUNK_LEN));
-        elements.push(element);
-        SortedChunks::One(Arc::new(elements))
-    }
-
     /// The number of elements.
     pub(crate) fn len(&self) -> usize {
         match self {
@@ -108,48 +101,9 @@ impl<T: Clone> SortedChunks<T> {
         self.chunk(at.chunk)?.get(at.index)
     }
 
-    /// The place after an element's.
-    #[inline]
-    pub(crate) fn after(&self, at: Position) -> Position {
-        match self.chunk(at.chunk) {
-            Some(chunk) if at.index + 1 < chunk.len() => {
-                Position { chunk: at.chunk, index: at.index + 1 }
-            }
-            _ => Position { chunk: at.chunk + 1, index: 0 },
-        }
-    }
-
-    /// The place before another one that is not the first.
-    #[inline]
-    pub(crate) fn before(&self, at: Position) -> Position {
-        if at.index > 0 {
-            return Position { chunk: at.chunk, index: at.index - 1 };
-        }
-        let chunk = at.chunk.saturating_sub(1);
-        let len = self.chunk(chunk).map_or(0, <[T]>::len);
-        Position { chunk, index: len.saturating_sub(1) }
-    }
-
     /// All elements in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         (0..self.chunk_count()).filter_map(|chunk| self.chunk(chunk)).flatten()
-    }
-
-    /// The elements of `from..to` in order.
-    pub(crate) fn range(&self, from: Position, to: Position) -> impl Iterator<Item = &T> {
-        let mut at = from;
-        std::iter::from_fn(move || {
-            let element = (at < to).then(|| self.get(at))??;
-            at = self.after(at);
-            Some(element)
-        })
-    }
-
-    /// Write access to an element; its order must not change.
-    #[inline]
-    pub(crate) fn get_mut(&mut self, at: Position) -> Option<&mut T> {
-        self.get(at)?;
-        self.chunk_mut(at.chunk).get_mut(at.index)
     }
 
     /// Inserts before a place.
@@ -194,25 +148,6 @@ impl<T: Clone> SortedChunks<T> {
             self.collapse();
         }
         removed
-    }
-
-    /// Removes the elements of `from..to`.
-    pub(crate) fn remove_range(&mut self, from: Position, to: Position) {
-        if from >= to {
-            return;
-        }
-        match self {
-            SortedChunks::Empty => {}
-            SortedChunks::One(chunk) => {
-                let chunk = Arc::make_mut(chunk);
-                let end = if to.chunk == 0 { to.index } else { chunk.len() };
-                chunk.drain(from.index..end);
-            }
-            SortedChunks::Many(chunks) => {
-                Arc::make_mut(chunks).remove_range(from, to);
-                self.collapse();
-            }
-        }
     }
 
     fn chunk_count(&self) -> usize {
@@ -290,8 +225,6 @@ mod tests {
         assert_eq!(chunks.len(), model.len());
         assert!(chunks.iter().eq(model.iter()));
         assert_eq!(chunks.first(), model.first());
-        let (start, end) = (Position::START, chunks.end());
-        assert!(chunks.range(start, end).eq(model.iter()));
         if let SortedChunks::Many(many) = chunks {
             assert!(many.list.len() > 1);
             let mut lengths = many.list.iter().map(|chunk| chunk.elements.len());
@@ -301,22 +234,15 @@ mod tests {
                 assert!(last < Some(&pair[1].fence) && Some(&pair[1].fence) <= first);
             }
         }
-        let mut backwards = Vec::new();
-        let mut at = end;
-        while at > start {
-            at = chunks.before(at);
-            backwards.push(*chunks.get(at).unwrap());
-        }
-        assert!(backwards.iter().eq(model.iter().rev()));
     }
 
     proptest! {
         #[test]
-        fn behaves_as_a_set(operations in prop::collection::vec((0..4_u8, 0..700_u16, 0..80_u16), 1..900)) {
+        fn behaves_as_a_set(operations in prop::collection::vec((0..4_u8, 0..700_u16), 1..900)) {
             let mut chunks = SortedChunks::default();
             let mut model = std::collections::BTreeSet::new();
             let mut kept = Vec::new();
-            for (step, (kind, value, extent)) in operations.into_iter().enumerate() {
+            for (step, (kind, value)) in operations.into_iter().enumerate() {
                 match (kind, chunks.search(|other: &u16| other.cmp(&value))) {
                     (0 | 1, Err(at)) => {
                         prop_assert!(model.insert(value));
@@ -328,14 +254,6 @@ mod tests {
                         prop_assert_eq!(chunks.remove(at), value);
                     }
                     (2, Err(_)) => prop_assert!(!model.contains(&value)),
-                    _ if step % 8 == 0 => {
-                        let (from, to) = (value, value + extent);
-                        let (a, b) =
-                            (chunks.lower_bound(|v| *v < from), chunks.lower_bound(|v| *v < to));
-                        prop_assert!(chunks.range(a, b).eq(model.range(from..to)));
-                        chunks.remove_range(a, b);
-                        model.retain(|v| !(from..to).contains(v));
-                    }
                     _ if step % 16 == 1 => kept.push((chunks.clone(), model.clone())),
                     _ => {}
                 }

@@ -4,7 +4,8 @@ use weir_state_api::{Error, ErrorKind, KeyGroupRange, StateDescriptor, StateShap
 
 use crate::clean_up::Cursor;
 use crate::keyed_table::{KeyedTable, Slot, TableView};
-use crate::map_table::{MapSlot, MapTable};
+use crate::map_slot::MapSlot;
+use crate::map_table::MapTable;
 use crate::point_slot::PointSlot;
 use crate::point_table::PointTable;
 use crate::sorted_chunks::SortedChunks;

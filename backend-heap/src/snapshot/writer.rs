@@ -22,7 +22,7 @@ use super::section::{
 use crate::backend::Traffic;
 use crate::clean_up::Sieve;
 use crate::keyed_table::{Extent, Slot};
-use crate::map_table::MapSlot;
+use crate::map_slot::MapSlot;
 use crate::store::PinnedTable;
 
 /// How much is encoded before it is handed to the store. Stores that upload in parts want 5 MiB at
@@ -276,15 +276,15 @@ impl Upload {
         let entries = slot.entries();
         let count = match sieve {
             None => entries.len(),
-            Some(sieve) => entries.iter().filter(|e| sieve.is_live(e.value.as_slice())).count(),
+            Some(sieve) => entries.iter().filter(|(_, value)| sieve.is_live(value)).count(),
         };
         if count == 0 {
             return Ok(false);
         }
         encode_map_head(&mut self.buffer, key, namespace, count);
-        for entry in entries.iter() {
-            let Some(value) = kept(sieve, entry.value.as_slice()) else { continue };
-            encode_map_entry(&mut self.buffer, entry.key.as_slice(), &value);
+        for (map_key, value) in entries.iter() {
+            let Some(value) = kept(sieve, value) else { continue };
+            encode_map_entry(&mut self.buffer, map_key, &value);
             self.flush_if_full().await?;
         }
         Ok(true)
