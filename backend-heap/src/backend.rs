@@ -24,7 +24,8 @@ use crate::snapshot::{
     BACKEND_NAME, Chain, FORMAT_VERSION, PinnedInstance, PinnedSection, Written, write_snapshot,
 };
 use crate::store::{State, Tables};
-use crate::timer_queue::{StoredTimer, TimerQueue};
+use crate::stored_timer::StoredTimer;
+use crate::timer_queue::TimerQueue;
 
 /// Bytes moved between an instance and the store. Shared with the snapshot tasks.
 #[derive(Debug, Default)]
@@ -389,6 +390,14 @@ impl KeyedBackend for HeapBackend {
         } else {
             ScanStep::More(Box::new(MapScan { entries: entries.clone(), from, to, order }))
         })
+    }
+
+    fn has_map_keys(&mut self, at: &Address<'_>) -> Result<Option<bool>> {
+        let (group, state) = self.locate(at.state, at.key)?;
+        let Tables::Map(tables) = &mut state.tables else {
+            return Err(state.misused("has_map_keys"));
+        };
+        Ok(Some(tables[group].get(Locator::new(at.key, at.namespace)).is_some()))
     }
 
     fn delete_range(&mut self, at: &Address<'_>, range: MapRange<'_>) -> Result<()> {

@@ -26,8 +26,13 @@ pub(crate) struct Chunk<T> {
 impl<T: Clone> Chunk<T> {
     /// A chunk of these elements, of which there is one at least.
     pub(crate) fn new(elements: Vec<T>) -> Option<Self> {
+        Self::of(Arc::new(elements))
+    }
+
+    /// The same for elements that may be shared.
+    pub(crate) fn of(elements: Arc<Vec<T>>) -> Option<Self> {
         let fence = elements.first()?.clone();
-        Some(Chunk { fence, elements: Arc::new(elements) })
+        Some(Chunk { fence, elements })
     }
 }
 

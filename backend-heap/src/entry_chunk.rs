@@ -125,16 +125,6 @@ impl<'a> Entries<'a> {
         self.range(0..self.head.count)
     }
 
-    /// The keys and the values of `range`, each side by side, and their lengths, if all of the chunk
-    /// have the same.
-    pub(crate) fn columns(self, range: Range<usize>) -> Option<Columns<'a>> {
-        let widths @ (key_len, value_len) = self.head.widths?;
-        let values_at = HEAD_LEN + self.head.room * key_len;
-        let keys = HEAD_LEN + range.start * key_len..HEAD_LEN + range.end * key_len;
-        let values = values_at + range.start * value_len..values_at + range.end * value_len;
-        Some(Columns { keys: self.chunk.get(keys)?, values: self.chunk.get(values)?, widths })
-    }
-
     /// The entry with this key, or the first one with a greater key.
     #[inline(always)]
     pub(crate) fn search(self, key: &[u8]) -> Result<usize, usize> {
@@ -201,6 +191,15 @@ impl<'a> Entries<'a> {
         (number([k0, k1, k2, k3]), number([e0, e1, e2, e3]))
     }
 
+    /// Bytes of the keys and values of `range`.
+    pub(crate) fn bytes_of(self, range: Range<usize>) -> usize {
+        let Some((key, value)) = self.head.widths else {
+            let end_of = |index: usize| index.checked_sub(1).map_or(0, |last| self.ends(last).1);
+            return end_of(range.end) - end_of(range.start);
+        };
+        range.len() * (key + value)
+    }
+
     /// Bytes in use, room for more left out.
     pub(crate) fn used_bytes(self) -> usize {
         match self.head.widths {
@@ -219,17 +218,6 @@ impl<'a> Entries<'a> {
         let count = self.head.count;
         count > MAX_ENTRIES || (count > 1 && self.used_bytes() > MAX_BYTES)
     }
-}
-
-/// Entries of which all keys and all values have the same length.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Columns<'a> {
-    /// The keys, one behind the other.
-    pub(crate) keys: &'a [u8],
-    /// The values, one behind the other.
-    pub(crate) values: &'a [u8],
-    /// The length of a key and of a value.
-    pub(crate) widths: (usize, usize),
 }
 
 /// How many of these ascending words are less. All of a few are looked at: no branch depends on what
@@ -446,10 +434,6 @@ mod tests {
         assert!(entries.iter().eq(model.iter().map(|(key, value)| (&key[..], &value[..]))));
         for (index, key) in model.keys().enumerate() {
             assert_eq!(entries.search(key), Ok(index));
-        }
-        if let Some(columns) = entries.columns(0..entries.len()) {
-            assert_eq!(columns.keys, model.keys().flatten().copied().collect::<Vec<_>>());
-            assert_eq!(columns.values, model.values().flatten().copied().collect::<Vec<_>>());
         }
         assert!(entries.used_bytes() <= chunk.len());
     }

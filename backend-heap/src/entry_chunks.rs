@@ -361,7 +361,10 @@ fn split_if_full(chunk: Box<[u8]>, at: usize) -> (Box<[u8]>, Option<Box<[u8]>>) 
     }
     // Keys that come in ascending order (times, sequence numbers) fill whole chunks.
     let last = entries.len() - 1;
-    let (left, right) = split(&chunk, if at == last { last } else { entries.len() / 2 });
+    let half = entries.bytes_of(0..last + 1) / 2;
+    let middle = || (1..last).find(|middle| entries.bytes_of(0..*middle) >= half);
+    let (left, right) =
+        split(&chunk, if at == last { last } else { middle().unwrap_or(last) });
     (left, Some(right))
 }
 
@@ -389,7 +392,7 @@ mod tests {
                 let entries = Entries::of(&chunk.entries);
                 // Room for more is used up before a chunk is split.
                 assert!((1..=MAX_ENTRIES).contains(&entries.len()));
-                assert!(entries.used_bytes() <= 2 * MAX_BYTES);
+                assert!(entries.used_bytes() <= 3 * MAX_BYTES);
                 let key = |index| entries.get(index).unwrap().0;
                 assert!(chunk.fence.as_slice() <= key(0));
                 (chunk.fence.as_slice(), key(entries.len() - 1))

@@ -38,6 +38,12 @@ impl<T: Ord> HeadIndex<T> {
         }
     }
 
+    /// The head of a group.
+    #[inline]
+    pub(crate) fn get(&self, group: usize) -> Option<&T> {
+        self.heads[group].as_ref()
+    }
+
     /// The group with the smallest head, and that head.
     #[inline]
     pub(crate) fn first(&self) -> Option<(usize, &T)> {

@@ -52,7 +52,7 @@
 //! | `entry_chunk`, `entry_chunks`, `map_slot` | the entries of a map: a run of bytes, or several |
 //! | `sorted_chunks`, `chunk_list` | ordered sequences, copied chunk by chunk |
 //! | `point_table`, `map_table`, `timer_queue` | the three shapes of state |
-//! | `head_index` | the first timer of all key groups |
+//! | `stored_timer`, `timer_group`, `head_index` | a timer, those of a key group, the first of all groups |
 //! | `store`, `backend` | the tables of a state, the instance |
 //! | `clean_up` | removing what has expired, changing the TTL of a state |
 //! | `scan` | scans over maps and keys |
@@ -81,6 +81,8 @@ mod segment;
 mod snapshot;
 mod sorted_chunks;
 mod store;
+mod stored_timer;
+mod timer_group;
 mod timer_queue;
 
 pub use factory::HeapBackendFactory;

@@ -45,9 +45,10 @@ pub(crate) fn fill_from_map(
 
 /// Appends entries of a chunk until the page is full; answers how many.
 fn push_run(map: &EntryChunks, chunk: usize, run: Range<usize>, page: &mut Page) -> usize {
-    let entries = map.chunk(chunk).into_iter().flat_map(|entries| entries.range(run.clone()));
+    let Some(entries) = map.chunk(chunk) else { return 0 };
+    page.reserve(entries.bytes_of(run.clone()));
     let mut pushed = 0;
-    for (key, value) in entries {
+    for (key, value) in entries.range(run) {
         page.push(key, value);
         pushed += 1;
         if page.is_full() {

@@ -150,6 +150,85 @@ impl<T: Clone> SortedChunks<T> {
         removed
     }
 
+    /// Removes and returns the smallest element.
+    pub(crate) fn pop_first(&mut self) -> Option<T> {
+        self.first()?;
+        Some(self.remove(Position::START))
+    }
+
+    /// Inserts and removes many elements at once. `changes` are ascending, each with whether it is to
+    /// be there afterwards; `each` is told of those that change something.
+    pub(crate) fn apply(&mut self, changes: Vec<(T, bool)>, mut each: impl FnMut(&T, bool))
+    where
+        T: Ord,
+    {
+        // A pass over the list of chunks costs about as much as this many searches for each chunk.
+        if changes.len() * 32 >= self.chunk_count() {
+            return self.merge(changes, each);
+        }
+        for (element, present) in changes {
+            match self.search(|other| other.cmp(&element)) {
+                Err(at) if present => {
+                    each(&element, true);
+                    self.insert(at, element);
+                }
+                Ok(at) if !present => {
+                    each(&element, false);
+                    self.remove(at);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The same in one pass over the list of chunks; of these it visits those that change.
+    fn merge(&mut self, changes: Vec<(T, bool)>, mut each: impl FnMut(&T, bool))
+    where
+        T: Ord,
+    {
+        let mut len = self.len();
+        let chunks = match std::mem::take(self) {
+            SortedChunks::Empty => Vec::new(),
+            SortedChunks::One(one) => Chunk::of(one).into_iter().collect(),
+            SortedChunks::Many(chunks) => Arc::unwrap_or_clone(chunks).list,
+        };
+        let mut list = Vec::with_capacity(chunks.len() + changes.len() / CHUNK_LEN + 1);
+        let mut changes = changes.into_iter().peekable();
+        let mut chunks = chunks.into_iter().peekable();
+        // Without a chunk everything goes to one of its own.
+        let mut next = chunks.next();
+        while next.is_some() || changes.peek().is_some() {
+            let fence = chunks.peek().map(|chunk| &chunk.fence);
+            let is_here = |change: &(T, bool)| fence.is_none_or(|fence| change.0 < *fence);
+            if changes.peek().is_none_or(|change| !is_here(change)) {
+                list.extend(next);
+                next = chunks.next();
+                continue;
+            }
+            let old = next.map(|chunk| Arc::unwrap_or_clone(chunk.elements)).unwrap_or_default();
+            let mut merged = Vec::with_capacity(CHUNK_LEN.max(old.len()));
+            let mut old = old.into_iter().peekable();
+            while let Some((element, present)) = changes.next_if(is_here) {
+                while let Some(smaller) = old.next_if(|other| *other < element) {
+                    merged.push(smaller);
+                }
+                let was_present = old.next_if(|other| *other == element).is_some();
+                if was_present != present {
+                    each(&element, present);
+                    len = if present { len + 1 } else { len - 1 };
+                }
+                if present {
+                    merged.push(element);
+                }
+            }
+            merged.extend(old);
+            push_pieces(&mut list, merged);
+            next = chunks.next();
+        }
+        *self = SortedChunks::Many(Arc::new(Chunks { list, len }));
+        self.collapse();
+    }
+
     fn chunk_count(&self) -> usize {
         match self {
             SortedChunks::Empty => 0,
@@ -215,6 +294,25 @@ impl<T: Clone> SortedChunks<T> {
     }
 }
 
+/// Appends elements in chunks of about the same length; a few of them to the last chunk.
+fn push_pieces<T: Clone>(list: &mut Vec<Chunk<T>>, elements: Vec<T>) {
+    if let Some(last) = list.last_mut()
+        && last.elements.len() + elements.len() <= CHUNK_LEN / 2
+    {
+        Arc::make_mut(&mut last.elements).extend(elements);
+        return;
+    }
+    if elements.len() <= CHUNK_LEN {
+        list.extend(Chunk::new(elements));
+        return;
+    }
+    let piece_len = elements.len().div_ceil(elements.len().div_ceil(CHUNK_LEN));
+    let mut rest = elements.into_iter();
+    while let Some(chunk) = Chunk::new(rest.by_ref().take(piece_len).collect()) {
+        list.push(chunk);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -254,7 +352,23 @@ mod tests {
                         prop_assert_eq!(chunks.remove(at), value);
                     }
                     (2, Err(_)) => prop_assert!(!model.contains(&value)),
-                    _ if step % 16 == 1 => kept.push((chunks.clone(), model.clone())),
+                    (3, _) if step % 4 == 0 => {
+                        // One change, or many, of which some change nothing.
+                        let len = [1, 3, 90][usize::from(value % 3)];
+                        let values = (value..value + len).filter(|other| other % 7 < 5);
+                        let changes: Vec<_> = values.map(|other| (other, other % 3 > 0)).collect();
+                        let mut told = Vec::new();
+                        chunks.apply(changes.clone(), |value, came| told.push((*value, came)));
+                        let told_too = changes.into_iter().filter(|&(value, came)| match came {
+                            true => model.insert(value),
+                            false => model.remove(&value),
+                        });
+                        prop_assert_eq!(told, told_too.collect::<Vec<_>>());
+                    }
+                    (3, _) if step % 16 == 1 => {
+                        prop_assert_eq!(chunks.pop_first(), model.pop_first());
+                    }
+                    _ if step % 16 == 2 => kept.push((chunks.clone(), model.clone())),
                     _ => {}
                 }
                 if step % 32 == 0 {

@@ -9,7 +9,9 @@ use crate::map_table::MapTable;
 use crate::point_slot::PointSlot;
 use crate::point_table::PointTable;
 use crate::sorted_chunks::SortedChunks;
-use crate::timer_queue::{StoredTimer, TimerQueue};
+use crate::stored_timer::StoredTimer;
+use crate::timer_group::FrozenTimers;
+use crate::timer_queue::TimerQueue;
 
 /// A state and its tables.
 #[derive(Debug)]
@@ -34,7 +36,7 @@ pub(crate) enum PinnedTable {
     Point(TableView<PointSlot>),
     Map(TableView<MapSlot>),
     /// Always all of them.
-    Timers(SortedChunks<StoredTimer>),
+    Timers(FrozenTimers),
 }
 
 /// What one key group holds of one state, apart from the others: a restore fills it aside.
@@ -104,11 +106,9 @@ impl State {
             Tables::Point(tables) => pin_table(&mut tables[group], base).map(PinnedTable::Point),
             Tables::Map(tables) => pin_table(&mut tables[group], base).map(PinnedTable::Map),
             Tables::Timers(queue) => {
+                let changed = base.is_none_or(|base| queue.changed_after(group, base));
                 let timers = queue.freeze(group);
-                let wanted = match base {
-                    Some(base) => queue.changed_after(group, base),
-                    None => !timers.is_empty(),
-                };
+                let wanted = changed && (base.is_some() || !timers.are_none());
                 wanted.then_some(PinnedTable::Timers(timers))
             }
         }

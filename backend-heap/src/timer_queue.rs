@@ -1,125 +1,95 @@
-//! Timer queues: an ordered set per key group, and the order over all of them.
-
-use std::cmp::Ordering;
+//! Timer queues: the timers of each key group, and the order over all of them.
 
 use weir_state_api::Millis;
 
-use crate::compact_bytes::CompactBytes;
 use crate::head_index::HeadIndex;
-use crate::sorted_chunks::{Position, SortedChunks};
-
-/// A stored timer, ordered by time, key bytes, namespace bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct StoredTimer {
-    /// When it is due.
-    pub(crate) time: Millis,
-    key_len: u32,
-    /// The key followed by the namespace.
-    bytes: CompactBytes,
-}
-
-impl StoredTimer {
-    pub(crate) fn new(time: Millis, key: &[u8], namespace: &[u8]) -> Self {
-        // Keys have at most 64 KiB.
-        StoredTimer { time, key_len: key.len() as u32, bytes: CompactBytes::concat(key, namespace) }
-    }
-
-    /// The key and the namespace.
-    pub(crate) fn key_and_namespace(&self) -> (&[u8], &[u8]) {
-        self.bytes.as_slice().split_at(self.key_len as usize)
-    }
-
-    #[inline]
-    fn compare(&self, time: Millis, key: &[u8], namespace: &[u8]) -> Ordering {
-        self.time.cmp(&time).then_with(|| self.key_and_namespace().cmp(&(key, namespace)))
-    }
-}
-
-impl PartialOrd for StoredTimer {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for StoredTimer {
-    fn cmp(&self, other: &Self) -> Ordering {
-        let (key, namespace) = other.key_and_namespace();
-        self.compare(other.time, key, namespace)
-    }
-}
+use crate::sorted_chunks::SortedChunks;
+use crate::stored_timer::StoredTimer;
+use crate::timer_group::{FrozenTimers, TimerGroup};
 
 /// The timers of one queue in all key groups of an instance.
 #[derive(Debug)]
 pub(crate) struct TimerQueue {
-    groups: Vec<SortedChunks<StoredTimer>>,
-    /// The epoch of the last change of each group.
+    groups: Vec<TimerGroup>,
+    /// The epoch of the last change of each group, its log left out.
     changed: Vec<u32>,
     epoch: u32,
+    /// The first timer of each group, or one that comes before it and was deleted, as long as the
+    /// group has a log.
     heads: HeadIndex<StoredTimer>,
-    len: usize,
-    content_bytes: usize,
 }
 
 impl TimerQueue {
     /// An empty queue over so many key groups, in this epoch.
     pub(crate) fn new(groups: usize, epoch: u32) -> Self {
         TimerQueue {
-            groups: std::iter::repeat_with(SortedChunks::default).take(groups).collect(),
+            groups: std::iter::repeat_with(TimerGroup::default).take(groups).collect(),
             changed: vec![epoch; groups],
             epoch,
             heads: HeadIndex::new(groups),
-            len: 0,
-            content_bytes: 0,
         }
     }
 
-    /// The number of timers.
+    /// The number of timers; as expensive as [`TimerGroup::len`].
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.groups.iter().map(TimerGroup::len).sum()
     }
 
     /// Bytes held.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let per_group = size_of::<SortedChunks<StoredTimer>>() + size_of::<Option<StoredTimer>>();
-        self.content_bytes + self.len * size_of::<StoredTimer>() + self.groups.len() * per_group
+        let heads = self.groups.len() * size_of::<Option<StoredTimer>>();
+        self.groups.iter().map(TimerGroup::memory_bytes).sum::<usize>() + heads
     }
 
     /// Adds a timer; one that is there already stays one.
+    #[inline]
     pub(crate) fn register(&mut self, group: usize, time: Millis, key: &[u8], namespace: &[u8]) {
-        let timers = &mut self.groups[group];
-        let Err(at) = timers.search(|timer| timer.compare(time, key, namespace)) else { return };
         let timer = StoredTimer::new(time, key, namespace);
-        self.content_bytes += timer.bytes.heap_bytes();
-        self.len += 1;
-        timers.insert(at, timer);
-        self.changed[group] = self.epoch;
-        if at == Position::START {
-            self.refresh(group);
+        if self.heads.get(group).is_none_or(|head| timer < *head) {
+            self.heads.set(group, Some(timer.clone()));
         }
+        self.groups[group].register(timer);
+        self.settle_if_full(group);
     }
 
     /// Removes a timer if it is there.
     pub(crate) fn delete(&mut self, group: usize, time: Millis, key: &[u8], namespace: &[u8]) {
-        let found = self.groups[group].search(|timer| timer.compare(time, key, namespace));
-        if let Ok(at) = found {
-            self.remove(group, at);
-        }
+        self.groups[group].delete(StoredTimer::new(time, key, namespace));
+        self.settle_if_full(group);
     }
 
     /// Removes and returns the first timer of all groups if it is due, with its group's index.
     pub(crate) fn poll(&mut self, now: Millis) -> Option<(usize, StoredTimer)> {
-        let (group, head) = self.heads.first()?;
-        (head.time <= now).then(|| (group, self.remove(group, Position::START)))
+        loop {
+            let (group, head) = self.heads.first()?;
+            if head.time > now {
+                return None;
+            }
+            if self.groups[group].has_log() {
+                self.settle(group);
+                continue;
+            }
+            let first = self.groups[group].pop_first();
+            self.changed[group] = self.epoch;
+            self.refresh(group);
+            return first.map(|first| (group, first));
+        }
     }
 
     /// The time of the first timer of all groups.
-    pub(crate) fn next_time(&self) -> Option<Millis> {
-        self.heads.first().map(|(_, head)| head.time)
+    pub(crate) fn next_time(&mut self) -> Option<Millis> {
+        loop {
+            let (group, head) = self.heads.first()?;
+            if !self.groups[group].has_deletions() {
+                return Some(head.time);
+            }
+            self.settle(group);
+        }
     }
 
     /// The timers of a group as they are now: O(1).
-    pub(crate) fn freeze(&self, group: usize) -> SortedChunks<StoredTimer> {
-        self.groups[group].clone()
+    pub(crate) fn freeze(&mut self, group: usize) -> FrozenTimers {
+        self.groups[group].freeze()
     }
 
     /// Replaces the timers of a group; returns the former ones.
@@ -128,22 +98,16 @@ impl TimerQueue {
         group: usize,
         timers: SortedChunks<StoredTimer>,
     ) -> SortedChunks<StoredTimer> {
-        let bytes = |timers: &SortedChunks<StoredTimer>| -> usize {
-            timers.iter().map(|timer| timer.bytes.heap_bytes()).sum()
-        };
-        self.len += timers.len();
-        self.content_bytes += bytes(&timers);
-        let former = std::mem::replace(&mut self.groups[group], timers);
-        self.len -= former.len();
-        self.content_bytes -= bytes(&former);
+        let former = self.groups[group].take();
+        self.groups[group] = TimerGroup::new(timers);
         self.changed[group] = self.epoch;
         self.refresh(group);
         former
     }
 
-    /// Whether the timers of a group have changed after an epoch.
+    /// Whether the timers of a group may have changed after an epoch.
     pub(crate) fn changed_after(&self, group: usize, epoch: u32) -> bool {
-        self.changed[group] > epoch
+        self.changed[group] > epoch || self.groups[group].has_log()
     }
 
     /// Begins an epoch.
@@ -151,15 +115,19 @@ impl TimerQueue {
         self.epoch = epoch;
     }
 
-    fn remove(&mut self, group: usize, at: Position) -> StoredTimer {
-        let timer = self.groups[group].remove(at);
-        self.changed[group] = self.epoch;
-        self.content_bytes -= timer.bytes.heap_bytes();
-        self.len -= 1;
-        if at == Position::START {
-            self.refresh(group);
+    #[inline]
+    fn settle_if_full(&mut self, group: usize) {
+        if self.groups[group].is_log_full() {
+            self.settle(group);
         }
-        timer
+    }
+
+    #[inline(never)]
+    fn settle(&mut self, group: usize) {
+        if self.groups[group].settle() {
+            self.changed[group] = self.epoch;
+        }
+        self.refresh(group);
     }
 
     fn refresh(&mut self, group: usize) {
@@ -188,6 +156,8 @@ mod tests {
         }
         assert_eq!(queue.len(), 7);
         let frozen = queue.freeze(1);
+        queue.register(1, 9, b"later", b"");
+        queue.delete(1, 9, b"later", b"");
         let mut polled = Vec::new();
         while let Some((group, timer)) = queue.poll(5) {
             let (key, namespace) = timer.key_and_namespace();
@@ -199,7 +169,7 @@ mod tests {
         assert_eq!(queue.next_time(), Some(Millis::MAX));
         queue.delete(0, 1, b"", b"");
         queue.delete(0, Millis::MAX, b"", b"");
-        assert_eq!((queue.next_time(), queue.len(), queue.content_bytes), (None, 0, 0));
-        assert_eq!(frozen.len(), 2);
+        assert_eq!((queue.next_time(), queue.len()), (None, 0));
+        assert_eq!(frozen.into_sorted().len(), 2);
     }
 }

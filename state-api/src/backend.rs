@@ -466,6 +466,18 @@ pub trait KeyedBackend: Send + fmt::Debug {
         page: &mut Page,
     ) -> Result<ScanStep>;
 
+    /// Whether a map has any map key, expired ones counted too; `at.map_key` is ignored. `None` when
+    /// that is not known without a scan, which is the default.
+    ///
+    /// For a backend that removes a map with its last map key it is one look-up.
+    ///
+    /// # Errors
+    /// See the trait; [`InvalidUsage`](ErrorKind::InvalidUsage) for a state that is no map.
+    fn has_map_keys(&mut self, at: &Address<'_>) -> Result<Option<bool>> {
+        let _ = at;
+        Ok(None)
+    }
+
     /// Removes all map keys in the range; `at.map_key` is ignored. [`MapRange::ALL`] clears a map.
     ///
     /// # Errors

@@ -14,8 +14,12 @@ pub const PAGE_BYTES: usize = 64 * 1024;
 #[derive(Debug, Clone)]
 pub struct Page {
     limit: usize,
+    /// The byte strings of each entry, one behind the other.
     data: Vec<u8>,
-    /// End of the first and of the second byte string of each entry, in `data`.
+    len: usize,
+    /// The lengths of the two byte strings of each entry, while they are the same for all.
+    widths: (usize, usize),
+    /// Otherwise: where they end in `data`.
     ends: Vec<(usize, usize)>,
     groups: Vec<KeyGroup>,
 }
@@ -36,22 +40,48 @@ impl Page {
     /// that follow are not bound to it.
     pub fn with_limit(entries: usize) -> Self {
         let limit = entries.clamp(1, PAGE_ENTRIES);
-        Page { limit, data: Vec::new(), ends: Vec::new(), groups: Vec::new() }
+        let (data, ends, groups) = (Vec::new(), Vec::new(), Vec::new());
+        Page { limit, data, len: 0, widths: (0, 0), ends, groups }
     }
 
     /// Removes all entries; keeps the buffers and the limit.
     pub fn clear(&mut self) {
         self.data.clear();
+        self.len = 0;
         self.ends.clear();
         self.groups.clear();
     }
 
+    /// Makes room for so many more bytes, as far as the page takes them: spares growing step by step.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.data.reserve(bytes.min(PAGE_BYTES));
+    }
+
     /// Appends an entry of a map scan.
+    #[inline]
     pub fn push(&mut self, first: &[u8], second: &[u8]) {
-        self.data.extend_from_slice(first);
-        let middle = self.data.len();
-        self.data.extend_from_slice(second);
-        self.ends.push((middle, self.data.len()));
+        let widths = (first.len(), second.len());
+        if self.len == 0 {
+            self.widths = widths;
+        }
+        if self.widths != widths || !self.ends.is_empty() {
+            self.push_ends(widths);
+        }
+        extend(&mut self.data, first);
+        extend(&mut self.data, second);
+        self.len += 1;
+    }
+
+    /// Notes where an entry will end that has other lengths than the ones before, or follows one that
+    /// had.
+    #[inline(never)]
+    fn push_ends(&mut self, (first, second): (usize, usize)) {
+        if self.ends.is_empty() {
+            let (width, both) = (self.widths.0, self.widths.0 + self.widths.1);
+            self.ends.extend((0..self.len).map(|index| (index * both + width, (index + 1) * both)));
+        }
+        let middle = self.data.len() + first;
+        self.ends.push((middle, middle + second));
     }
 
     /// Appends an entry of an enumeration of keys.
@@ -62,12 +92,12 @@ impl Page {
 
     /// The number of entries.
     pub fn len(&self) -> usize {
-        self.ends.len()
+        self.len
     }
 
     /// Whether there is no entry.
     pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.len == 0
     }
 
     /// Whether a backend should end the page here.
@@ -76,7 +106,16 @@ impl Page {
     }
 
     /// Entry number `index`.
+    #[inline]
     pub fn get(&self, index: usize) -> Option<(&[u8], &[u8])> {
+        if index >= self.len {
+            return None;
+        }
+        if self.ends.is_empty() {
+            let both = self.widths.0 + self.widths.1;
+            let entry = self.data.get(index * both..(index + 1) * both)?;
+            return entry.split_at_checked(self.widths.0);
+        }
         let &(middle, end) = self.ends.get(index)?;
         let start = match index.checked_sub(1) {
             Some(previous) => self.ends[previous].1,
@@ -93,6 +132,15 @@ impl Page {
     /// All entries in order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         (0..self.len()).filter_map(|index| self.get(index))
+    }
+}
+
+/// Appends bytes; eight of them, the most common length, without a call.
+#[inline(always)]
+fn extend(data: &mut Vec<u8>, bytes: &[u8]) {
+    match <&[u8; 8]>::try_from(bytes) {
+        Ok(word) => data.extend_from_slice(word),
+        Err(_) => data.extend_from_slice(bytes),
     }
 }
 
@@ -159,6 +207,12 @@ mod tests {
         assert_eq!(page.get(4), None);
         page.clear();
         assert!(page.is_empty());
+        for (first, second) in [(&b"12345678"[..], &b"1"[..]), (b"87654321", b"2"), (b"", b"")] {
+            page.push(first, second);
+        }
+        let entries: Vec<_> = page.iter().collect();
+        assert_eq!(entries[..2], [(&b"12345678"[..], &b"1"[..]), (b"87654321", b"2")]);
+        assert_eq!((entries[2], page.len()), ((&b""[..], &b""[..]), 3));
     }
 
     #[test]

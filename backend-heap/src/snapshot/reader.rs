@@ -21,7 +21,7 @@ use crate::map_table::MapTable;
 use crate::point_table::PointTable;
 use crate::sorted_chunks::SortedChunks;
 use crate::store::GroupTable;
-use crate::timer_queue::StoredTimer;
+use crate::stored_timer::StoredTimer;
 
 /// How much of an object is read at once; a single section may be longer.
 const READ_LEN: u64 = 8 << 20;

@@ -5,7 +5,7 @@ use weir_state_api::{Millis, Result};
 
 use super::bytes::{Decoder, put_varint};
 use crate::removals::RemovedKey;
-use crate::timer_queue::StoredTimer;
+use crate::stored_timer::StoredTimer;
 
 /// Appends a record of a point state.
 #[inline]

@@ -235,7 +235,7 @@ impl Upload {
                 extent
             }
             PinnedTable::Timers(timers) => {
-                for timer in timers.iter() {
+                for timer in timers.into_sorted().iter() {
                     encode_timer(&mut self.buffer, timer);
                     counts.records += 1;
                     self.flush_if_full().await?;

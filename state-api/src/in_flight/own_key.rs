@@ -163,6 +163,11 @@ impl KeyedBackend for OwnKey<'_> {
         self.backend.scan(at, range, order, page)
     }
 
+    fn has_map_keys(&mut self, at: &Address<'_>) -> Result<Option<bool>> {
+        self.check_own(at.key)?;
+        self.backend.has_map_keys(at)
+    }
+
     fn delete_range(&mut self, at: &Address<'_>, range: MapRange<'_>) -> Result<()> {
         let written = self.for_write(at.key)?.delete_range(at, range);
         self.note_write(written)

@@ -256,6 +256,15 @@ where
     /// Whether the map has no entry; decodes nothing, refreshes nothing, and stops at the first
     /// entry.
     pub fn is_empty<A: StateAccess + ?Sized>(&self, at: &mut A) -> StateFuture<'static, bool> {
+        // With a TTL what is there may have expired.
+        if self.slot.ttl.is_none() {
+            let any = at.with(|scope| scope.backend.has_map_keys(&self.slot.address(scope.key)));
+            match any {
+                Ok(Some(any)) => return StateFuture::ready(Ok(!any)),
+                Ok(None) => {}
+                Err(error) => return StateFuture::ready(Err(self.slot.blame(error))),
+            }
+        }
         match self.scan(at, MapRange::ALL, Order::Ascending, Purpose::Emptiness).try_ready() {
             Ok(Ok(entries)) => entries.into_is_empty(),
             Ok(Err(error)) => StateFuture::ready(Err(error)),
