@@ -51,7 +51,8 @@ struct Head {
 impl Head {
     #[inline(always)]
     fn of(chunk: &[u8]) -> Self {
-        let [count, room, k0, k1, v0, v1, v2, v3] = chunk.first_chunk().copied().unwrap_or_default();
+        let [count, room, k0, k1, v0, v1, v2, v3] =
+            chunk.first_chunk().copied().unwrap_or_default();
         let key = u16::from_le_bytes([k0, k1]);
         let value = u32::from_le_bytes([v0, v1, v2, v3]) as usize;
         Head {
@@ -296,12 +297,7 @@ pub(crate) fn append_value(chunk: &mut [u8], index: usize, more: &[u8]) -> Moved
 }
 
 /// Gives a value another length and lets `fill` write it; it begins with the old one.
-fn resize_value(
-    chunk: &mut [u8],
-    index: usize,
-    len: usize,
-    fill: impl FnOnce(&mut [u8]),
-) -> Moved {
+fn resize_value(chunk: &mut [u8], index: usize, len: usize, fill: impl FnOnce(&mut [u8])) -> Moved {
     let entries = Entries::of(chunk);
     let place = entries.places(index).1;
     if entries.head.widths.is_none()
@@ -362,7 +358,7 @@ pub(crate) fn insert(chunk: &mut [u8], index: usize, key: &[u8], value: &[u8]) -
         return None;
     }
     let (before, after) = (entries.range(0..index), entries.range(index..count));
-    Some(build(before.chain(std::iter::once((key, value))).chain(after), (count + 1) / 2))
+    Some(build(before.chain(std::iter::once((key, value))).chain(after), count.div_ceil(2)))
 }
 
 /// Inserts an item before item number `index` of `count` in a column that begins at `column`.

@@ -12,9 +12,7 @@ use std::sync::Arc;
 use weir_state_api::MapRange;
 
 use crate::compact_bytes::CompactBytes;
-use crate::entry_chunk::{
-    self, Entries, Entry, MAX_BYTES, MAX_ENTRIES, Moved, build, split,
-};
+use crate::entry_chunk::{self, Entries, Entry, MAX_BYTES, MAX_ENTRIES, Moved, build, split};
 use crate::sorted_chunks::Position;
 
 /// See the module. Never empty.
@@ -338,9 +336,8 @@ impl ChunkList {
 
     /// Merges a chunk with the next one when both are small.
     fn tidy(&mut self, number: usize) {
-        let [left, right] = [number, number + 1].map(|number| {
-            self.chunks.get(number).map(|chunk| Entries::of(&chunk.entries))
-        });
+        let [left, right] = [number, number + 1]
+            .map(|number| self.chunks.get(number).map(|chunk| Entries::of(&chunk.entries)));
         let (Some(left), Some(right)) = (left, right) else { return };
         let bytes = left.used_bytes() + right.used_bytes();
         if left.len() + right.len() > MAX_ENTRIES / 2 || bytes > MAX_BYTES / 2 {
@@ -363,8 +360,7 @@ fn split_if_full(chunk: Box<[u8]>, at: usize) -> (Box<[u8]>, Option<Box<[u8]>>) 
     let last = entries.len() - 1;
     let half = entries.bytes_of(0..last + 1) / 2;
     let middle = || (1..last).find(|middle| entries.bytes_of(0..*middle) >= half);
-    let (left, right) =
-        split(&chunk, if at == last { last } else { middle().unwrap_or(last) });
+    let (left, right) = split(&chunk, if at == last { last } else { middle().unwrap_or(last) });
     (left, Some(right))
 }
 

@@ -135,8 +135,13 @@ mod tests {
 
     #[test]
     fn a_word_is_no_other_key_or_namespace_of_the_same_bytes() {
-        let pairs: [(&[u8], &[u8]); 5] =
-            [(b"12345678", b""), (b"", b"12345678"), (b"1234", b"5678"), (b"12345678", b"1"), (b"", b"")];
+        let pairs: [(&[u8], &[u8]); 5] = [
+            (b"12345678", b""),
+            (b"", b"12345678"),
+            (b"1234", b"5678"),
+            (b"12345678", b"1"),
+            (b"", b""),
+        ];
         let locate = |(key, namespace)| Locator::with_key_hash(key, key_hash(key), namespace);
         for (index, &pair) in pairs.iter().enumerate() {
             let slot = MapSlot::new(locate(pair), EntryChunks::of((b"", b"")));
