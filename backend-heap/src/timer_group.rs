@@ -112,10 +112,13 @@ impl TimerGroup {
 
     /// Removes a timer if it is there.
     pub(crate) fn delete(&mut self, timer: StoredTimer) {
-        if !self.sorted.is_empty() || self.has_log() {
-            self.log.push(LogEntry { timer, registered: false });
-            self.has_deletions = true;
-        }
+        self.log.push(LogEntry { timer, registered: false });
+        self.has_deletions = true;
+    }
+
+    /// Whether there may be a timer.
+    pub(crate) fn has_any(&self) -> bool {
+        !self.sorted.is_empty() || self.has_log()
     }
 
     /// Whether there is anything that the sequence does not have yet.
@@ -136,8 +139,8 @@ impl TimerGroup {
             && self.log.len() >= (self.sorted.len() / 8).clamp(MIN_LOG_LEN, MAX_LOG_LEN)
     }
 
-    /// Brings the sequence up to date; says whether that changed it.
-    pub(crate) fn settle(&mut self) -> bool {
+    /// Brings the sequence up to date.
+    pub(crate) fn settle(&mut self) {
         let mut log: Log = Vec::new();
         for sealed in self.sealed.drain(..) {
             log.append(&mut Arc::unwrap_or_clone(sealed));
@@ -145,13 +148,11 @@ impl TimerGroup {
         log.append(&mut self.log);
         self.log.shrink_to(MIN_LOG_LEN);
         self.has_deletions = false;
-        let (mut came, mut gone, mut changed) = (0, 0, false);
+        let (mut came, mut gone) = (0, 0);
         self.sorted.apply(last_of_each(log), |timer, registered| {
-            changed = true;
             *if registered { &mut came } else { &mut gone } += timer.heap_bytes();
         });
         self.content_bytes = self.content_bytes + came - gone;
-        changed
     }
 
     /// The first timer, once everything is settled.

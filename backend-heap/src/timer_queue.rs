@@ -11,7 +11,7 @@ use crate::timer_group::{FrozenTimers, TimerGroup};
 #[derive(Debug)]
 pub(crate) struct TimerQueue {
     groups: Vec<TimerGroup>,
-    /// The epoch of the last change of each group, its log left out.
+    /// The epoch of the last call that changed each group.
     changed: Vec<u32>,
     epoch: u32,
     /// The first timer of each group, or one that comes before it and was deleted, as long as the
@@ -49,13 +49,17 @@ impl TimerQueue {
             self.heads.set(group, Some(timer.clone()));
         }
         self.groups[group].register(timer);
+        self.changed[group] = self.epoch;
         self.settle_if_full(group);
     }
 
     /// Removes a timer if it is there.
     pub(crate) fn delete(&mut self, group: usize, time: Millis, key: &[u8], namespace: &[u8]) {
-        self.groups[group].delete(StoredTimer::new(time, key, namespace));
-        self.settle_if_full(group);
+        if self.groups[group].has_any() {
+            self.groups[group].delete(StoredTimer::new(time, key, namespace));
+            self.changed[group] = self.epoch;
+            self.settle_if_full(group);
+        }
     }
 
     /// Removes and returns the first timer of all groups if it is due, with its group's index.
@@ -107,7 +111,7 @@ impl TimerQueue {
 
     /// Whether the timers of a group may have changed after an epoch.
     pub(crate) fn changed_after(&self, group: usize, epoch: u32) -> bool {
-        self.changed[group] > epoch || self.groups[group].has_log()
+        self.changed[group] > epoch
     }
 
     /// Begins an epoch.
@@ -124,9 +128,7 @@ impl TimerQueue {
 
     #[inline(never)]
     fn settle(&mut self, group: usize) {
-        if self.groups[group].settle() {
-            self.changed[group] = self.epoch;
-        }
+        self.groups[group].settle();
         self.refresh(group);
     }
 
@@ -171,5 +173,51 @@ mod tests {
         queue.delete(0, Millis::MAX, b"", b"");
         assert_eq!((queue.next_time(), queue.len()), (None, 0));
         assert_eq!(frozen.into_sorted().len(), 2);
+    }
+
+    #[test]
+    fn a_log_counts_as_what_it_comes_to_and_snapshots_keep_theirs() {
+        let mut queue = TimerQueue::new(2, 1);
+        let mut model = std::collections::BTreeSet::new();
+        let mut frozen = Vec::new();
+        let mut random = 1_u64;
+        for step in 0..6_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            // Long stretches of registering, then of deleting, so that logs fill up either way.
+            let (time, deletes) = ((random >> 40) as i64 % 900, random >> 33 & 7);
+            let group = (time % 2) as usize;
+            let key = [time as u8];
+            if deletes < if step / 1_000 % 2 == 0 { 2 } else { 6 } {
+                queue.delete(group, time, &key, b"");
+                model.remove(&(time, group));
+            } else {
+                queue.register(group, time, &key, b"");
+                model.insert((time, group));
+            }
+            if step % 97 == 0 {
+                assert_eq!(queue.len(), model.len(), "step {step}");
+                assert_eq!(queue.next_time(), model.first().map(|(time, _)| *time));
+            }
+            if step % 501 == 0 {
+                queue.begin_epoch(step + 1);
+                let of_group = |wanted| model.iter().filter(move |(_, group)| *group == wanted);
+                let times: Vec<_> = of_group(0).map(|(time, _)| *time).collect();
+                frozen.push((queue.freeze(0), times));
+                assert!(!queue.changed_after(0, step + 1), "holding on to a log changes nothing");
+            }
+            if step % 29 == 0 {
+                let polled = queue.poll(500).map(|(group, timer)| (timer.time, group));
+                let due = model.first().copied().filter(|(time, _)| *time <= 500);
+                assert_eq!(polled, due);
+                model.retain(|timer| Some(*timer) != due);
+            }
+        }
+        for (frozen, times) in frozen {
+            let sorted = frozen.into_sorted();
+            assert!(sorted.iter().map(|timer| timer.time).eq(times));
+        }
+        let rest: Vec<_> = std::iter::from_fn(|| queue.poll(900)).collect();
+        assert!(rest.iter().map(|(group, timer)| (timer.time, *group)).eq(model));
+        assert_eq!(queue.len(), 0);
     }
 }
