@@ -250,8 +250,8 @@ impl KeyedBackend for RocksBackend {
             return Ok(ScanStep::Last);
         }
         let state = shard.stored(at.state);
-        let scan = MapScan::start(shard, state, map_bounds(&prefix, range), order, prefix.len())?;
-        Box::new(scan).next(page)
+        MapScan::start(shard, state, map_bounds(&prefix, range), order, prefix.len())?
+            .first_page(page)
     }
 
     fn delete_range(&mut self, at: &Address<'_>, range: MapRange<'_>) -> Result<()> {

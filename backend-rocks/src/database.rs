@@ -1,5 +1,6 @@
 //! One RocksDB database: opening, writing without a log, reading, walking.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use rocksdb::{
     WriteBatch, WriteOptions,
 };
 use self_cell::self_cell;
-use weir_state_api::{Error, ErrorKind, KeyGroupRange, Result, StateShape};
+use weir_state_api::{Error, ErrorKind, KeyGroupRange, Order, Result, StateShape};
 
 use crate::column_families::{DatabaseOptions, SHAPES, family_name};
 use crate::eras::Eras;
@@ -258,11 +259,25 @@ impl Walk {
         })
     }
 
+    /// Hands over the entry it stands at and those behind it, until `take` breaks off, before the
+    /// walk moves on; whether it has come to the end.
     #[inline]
-    pub(crate) fn prev(&mut self) -> Result<bool> {
-        self.with_dependent_mut(|_, iterator| {
-            iterator.prev();
-            is_there(iterator)
+    pub(crate) fn each(
+        &mut self,
+        order: Order,
+        mut take: impl FnMut(&Database, &[u8], &[u8]) -> Result<ControlFlow<()>>,
+    ) -> Result<bool> {
+        self.with_dependent_mut(|database, iterator| {
+            while let Some((key, value)) = iterator.item() {
+                if take(database, key, value)?.is_break() {
+                    return Ok(false);
+                }
+                match order {
+                    Order::Ascending => iterator.next(),
+                    Order::Descending => iterator.prev(),
+                }
+            }
+            is_there(iterator).map(|there| !there)
         })
     }
 

@@ -4,6 +4,7 @@
 //! database: a scan neither borrows the instance nor sees later changes.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use rocksdb::ReadOptions;
@@ -26,15 +27,10 @@ const STEPS_BEFORE_JUMP: usize = 8;
 #[derive(Debug)]
 pub(crate) struct MapScan {
     walk: Walk,
-    /// Whether the walk stands at an entry.
-    there: bool,
     order: Order,
     /// Length of what precedes the map key.
     prefix_len: usize,
-    era: u8,
-    /// How values of other eras are read.
-    eras: Arc<Vec<StateEras>>,
-    state: StateId,
+    state: StoredState,
 }
 
 impl MapScan {
@@ -47,43 +43,44 @@ impl MapScan {
         prefix_len: usize,
     ) -> Result<Self> {
         let mut options = ReadOptions::default();
-        let start = from.clone();
-        options.set_iterate_lower_bound(from);
         options.set_iterate_upper_bound(to);
+        if order == Order::Descending {
+            options.set_iterate_lower_bound(from.clone());
+        }
         // Upwards the walk starts inside the map and the filters of its prefix apply. Downwards it
         // starts from the end, which is no key of the map.
         options.set_total_order_seek(order == Order::Descending);
         let mut walk = shard.database.walk(StateShape::Ordered, options)?;
-        let there = match order {
-            Order::Ascending => walk.seek(&start)?,
+        match order {
+            Order::Ascending => walk.seek(&from)?,
             Order::Descending => walk.seek_to_last()?,
         };
-        let eras = shard.database.eras().states();
-        Ok(MapScan { walk, there, order, prefix_len, era: state.era, eras, state: state.id })
+        Ok(MapScan { walk, order, prefix_len, state })
+    }
+
+    /// Reads the first page. Most scans end with it.
+    pub(crate) fn first_page(mut self, page: &mut Page) -> Result<ScanStep> {
+        Ok(if self.fill(page)? { ScanStep::Last } else { ScanStep::More(Box::new(self)) })
     }
 
     /// Appends entries until the page is full; whether the scan has ended.
     fn fill(&mut self, page: &mut Page) -> Result<bool> {
-        while self.there {
+        let MapScan { walk, order, prefix_len, state } = self;
+        walk.each(*order, |database, stored, value| {
             if page.is_full() {
-                return Ok(false);
+                return Ok(ControlFlow::Break(()));
             }
-            let Some((stored, value)) = self.walk.entry() else { break };
-            let map_key = stored.get(self.prefix_len..).unwrap_or_default();
+            let map_key = stored.get(*prefix_len..).unwrap_or_default();
             match value {
-                [value @ .., era] if *era == self.era => page.push(map_key, value),
+                [value @ .., era] if *era == state.era => page.push(map_key, value),
                 _ => {
-                    if let Some(value) = self.eras[self.state.index()].load(value)? {
+                    if let Some(value) = database.eras().states()[state.id.index()].load(value)? {
                         page.push(map_key, &value);
                     }
                 }
             }
-            self.there = match self.order {
-                Order::Ascending => self.walk.next()?,
-                Order::Descending => self.walk.prev()?,
-            };
-        }
-        Ok(true)
+            Ok(ControlFlow::Continue(()))
+        })
     }
 }
 

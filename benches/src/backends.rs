@@ -7,11 +7,15 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use clap::ValueEnum;
 use tempfile::TempDir;
-use weir_backend_heap::HeapBackendFactory;
+use weir_backend_heap::{HeapBackendFactory, HeapOptions};
 use weir_state_api::{
     BackendFactory, Clock, Codec, Environment, Error, ErrorKind, KeyGroupRange, KeyedStore,
     MaxParallelism, Millis, OpenRequest, Ordered, Result, SystemClock, block_on,
 };
+
+/// The memory budget of `RocksDB`.
+#[cfg(feature = "rocks")]
+pub(crate) const ROCKS_MEMORY: usize = 512 << 20;
 
 /// A backend of Weir.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -29,6 +33,17 @@ impl fmt::Display for Backend {
             Backend::Rocks => "weir rocks",
         })
     }
+}
+
+/// What instances are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Access to state, with the backend's defaults.
+    Access,
+    /// Incremental checkpoints; instances come back to their machine, so what is on its disk is kept.
+    CheckpointsHere,
+    /// Incremental checkpoints, restored elsewhere.
+    Checkpoints,
 }
 
 /// A clock that stands until it is moved, and costs what the system's costs.
@@ -63,7 +78,7 @@ pub(crate) struct Instance {
     /// Stands at 0 until it is set.
     pub(crate) clock: Arc<StandingClock>,
     /// Its local folder; removed after the store is closed.
-    _directory: Option<TempDir>,
+    pub(crate) directory: Option<TempDir>,
 }
 
 impl Backend {
@@ -76,39 +91,51 @@ impl Backend {
         let mut request = OpenRequest::new(environment, "bench", key_codec);
         request.max_parallelism = MaxParallelism::new(key_groups)?;
         request.key_groups = KeyGroupRange::all(request.max_parallelism);
-        let (factory, directory) = self.factory()?;
+        let (factory, directory) = self.factory(Purpose::Access)?;
         let store = block_on(KeyedStore::open(&*factory, request))?;
-        Ok(Instance { store, clock, _directory: directory })
+        Ok(Instance { store, clock, directory })
     }
 
     /// Its options, for the report.
     pub(crate) fn options(self) -> Result<String> {
-        let (factory, _directory) = self.factory()?;
+        let (factory, _directory) = self.factory(Purpose::Access)?;
         Ok(format!("{factory:?}"))
     }
 
-    fn factory(self) -> Result<(Box<dyn BackendFactory>, Option<TempDir>)> {
+    /// What opens its instances, and their local folder if they have one.
+    pub(crate) fn factory(
+        self,
+        purpose: Purpose,
+    ) -> Result<(Box<dyn BackendFactory>, Option<TempDir>)> {
         match self {
-            Backend::Heap => Ok((Box::new(HeapBackendFactory::default()), None)),
-            Backend::Rocks => rocks(),
+            Backend::Heap => {
+                let incremental = purpose != Purpose::Access;
+                let options = HeapOptions::default().with_incremental_snapshots(incremental);
+                Ok((Box::new(HeapBackendFactory::new(options)), None))
+            }
+            Backend::Rocks => rocks(purpose),
         }
     }
 }
 
 #[cfg(feature = "rocks")]
-fn rocks() -> Result<(Box<dyn BackendFactory>, Option<TempDir>)> {
-    use weir_backend_rocks::{RocksBackendFactory, RocksOptions};
+fn rocks(purpose: Purpose) -> Result<(Box<dyn BackendFactory>, Option<TempDir>)> {
+    use weir_backend_rocks::{RocksBackendFactory, RocksMemory, RocksOptions};
 
     let directory =
         tempfile::Builder::new().prefix("weir-benches-").tempdir().map_err(|error| {
             Error::new(ErrorKind::Unavailable, "no temporary folder for RocksDB").source(error)
         })?;
-    let factory = RocksBackendFactory::new(RocksOptions::new(directory.path()));
+    let memory = RocksMemory::new(ROCKS_MEMORY, 0.5);
+    let options = RocksOptions::new(directory.path())
+        .with_memory(memory)
+        .with_local_recovery(purpose == Purpose::CheckpointsHere);
+    let factory = RocksBackendFactory::new(options);
     Ok((Box::new(factory), Some(directory)))
 }
 
 #[cfg(not(feature = "rocks"))]
-fn rocks() -> Result<(Box<dyn BackendFactory>, Option<TempDir>)> {
+fn rocks(_: Purpose) -> Result<(Box<dyn BackendFactory>, Option<TempDir>)> {
     Err(Error::new(ErrorKind::Unsupported, "this build has no RocksDB")
         .advice("cargo run --release -p weir-benches --features rocks -- ..."))
 }

@@ -5,10 +5,13 @@
 //! cargo run --release -p weir-benches -- micro --peers raw,flink    # and against Apache Flink
 //! cargo run --release -p weir-benches -- in-flight   # records in flight against one after the other
 //! cargo run --release -p weir-benches -- snapshot    # how long a snapshot holds the writer
+//! cargo run --release -p weir-benches -- checkpoint  # checkpoints of a large state
+//! cargo run --release -p weir-benches -- restore     # restore and rescale it
 //! cargo run --release -p weir-benches -- runtime     # source, key_by, count, sink
 //! ```
 
 mod backends;
+mod checkpoint;
 mod clock;
 mod in_flight;
 mod interrupt;
@@ -18,9 +21,12 @@ mod micro;
 mod peers;
 mod report;
 mod resident;
+mod restore;
 mod runtime;
 mod shuffle;
+mod slow_store;
 mod snapshot;
+mod stage;
 mod statistics;
 
 use std::path::PathBuf;
@@ -44,6 +50,10 @@ enum Suite {
     InFlight,
     /// The synchronous part of a snapshot, and the whole of it.
     Snapshot,
+    /// Checkpoints of a large state: full, after one percent of updates, beside a writer (W3).
+    Checkpoint,
+    /// From checkpoints to the first read, at the same and at another parallelism (W4).
+    Restore,
     /// Records through the runtime.
     Runtime,
     /// All of them.
@@ -67,7 +77,8 @@ struct Options {
     /// What to measure.
     #[arg(value_enum, default_value = "all")]
     suite: Suite,
-    /// Weir's backends that take part in `micro`; the others are compared with the first.
+    /// Weir's backends that take part in `micro`, `checkpoint` and `restore`; in `micro` the others are
+    /// compared with the first.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "heap")]
     backends: Vec<Backend>,
     /// What else takes part in `micro`. Flink needs a JDK 17 and fetches 330 MB with pip once.
@@ -82,6 +93,9 @@ struct Options {
     /// How much of it.
     #[arg(long, value_enum, default_value = "default")]
     size: Size,
+    /// Megabytes of values in `checkpoint` and `restore`, in place of 10, 1,000 or 10,000 by size.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    state_mb: Option<u64>,
     /// Rounds per contestant, interleaved; the median counts.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -99,6 +113,18 @@ struct Options {
     memory_probe: Option<String>,
     #[arg(long, hide = true, default_value_t = 1)]
     memory_entries: usize,
+}
+
+impl Options {
+    /// How large the states of `checkpoint` and `restore` are.
+    fn state_bytes(&self) -> u64 {
+        let by_size = match self.size {
+            Size::Quick => 10,
+            Size::Default => 1_000,
+            Size::Large => 10_000,
+        };
+        self.state_mb.unwrap_or(by_size) * 1_000_000
+    }
 }
 
 fn main() -> ExitCode {
@@ -143,6 +169,12 @@ fn run(options: &Options) -> Result<bool> {
             snapshot::Sizes { values: 1_000_000, under_load: 5_000_000 }
         };
         snapshot::run(&mut recorder, sizes)?;
+    }
+    if chosen(Suite::Checkpoint) {
+        checkpoint::run(&mut recorder, &options.backends, options.state_bytes())?;
+    }
+    if chosen(Suite::Restore) {
+        restore::run(&mut recorder, &options.backends, options.state_bytes())?;
     }
     if chosen(Suite::Runtime) {
         runtime::run(&mut recorder, if quick { 100_000 } else { 20_000_000 })?;

@@ -1,7 +1,7 @@
 //! Collects what a run measures: figures, failures, the options of the contestants.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use weir_state_api::{Error, ErrorKind, Result};
@@ -181,4 +181,42 @@ pub(crate) fn unwritable(
 /// Milliseconds as a figure.
 pub(crate) fn millis(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
+}
+
+/// The result of some work, and how long it took by the wall clock.
+pub(crate) fn timed<R>(work: impl FnOnce() -> Result<R>) -> Result<(R, Duration)> {
+    let begun = Instant::now();
+    let result = work()?;
+    Ok((result, begun.elapsed()))
+}
+
+/// Samples by metric, in the order of their first appearance.
+#[derive(Debug, Default)]
+pub(crate) struct Samples(Vec<(&'static str, &'static str, Vec<f64>)>);
+
+impl Samples {
+    pub(crate) fn add(&mut self, metric: &'static str, unit: &'static str, sample: f64) {
+        match self.0.iter_mut().find(|(known, ..)| *known == metric) {
+            Some((.., samples)) => samples.push(sample),
+            None => self.0.push((metric, unit, vec![sample])),
+        }
+    }
+
+    /// The sum of all samples of a metric.
+    pub(crate) fn sum(&self, metric: &str) -> f64 {
+        let found = self.0.iter().find(|(known, ..)| *known == metric);
+        found.map_or(0.0, |(.., samples)| samples.iter().sum())
+    }
+
+    pub(crate) fn record(
+        self,
+        recorder: &mut Recorder,
+        suite: &'static str,
+        workload: &str,
+        contestant: &str,
+    ) {
+        for (metric, unit, samples) in self.0 {
+            recorder.add(suite, workload, contestant, metric, unit, samples);
+        }
+    }
 }

@@ -13,10 +13,11 @@ use weir_state_api::{
     Ordered, Result, SnapshotHandle, SnapshotRequest, SnapshotTask, TokioSpawner, ValueState,
 };
 
-use crate::measure::{Recorder, millis};
+use crate::measure::{Recorder, Samples, millis, timed};
 use crate::resident::ResidentMemory;
 use crate::shuffle::shuffled;
 
+const SUITE: &str = "snapshot";
 const HEAP: &str = "weir heap";
 
 /// How large the states are.
@@ -105,7 +106,7 @@ impl Bench {
             samples.add("1 % changed: written in", "ms", millis(written));
             samples.add("1 % changed: size", "MB", uploaded as f64 / 1e6);
         }
-        samples.record(recorder, &workload);
+        samples.record(recorder, SUITE, &workload, HEAP);
         Ok(())
     }
 
@@ -149,7 +150,7 @@ impl Bench {
             }
         }
         samples.add("memory per entry", "bytes", state_bytes as f64 / entries as f64);
-        samples.record(recorder, &workload);
+        samples.record(recorder, SUITE, &workload, HEAP);
         Ok(())
     }
 
@@ -218,29 +219,4 @@ fn write_while(
         }
     }
     Ok(writes)
-}
-
-fn timed<R>(f: impl FnOnce() -> Result<R>) -> Result<(R, Duration)> {
-    let begun = Instant::now();
-    let result = f()?;
-    Ok((result, begun.elapsed()))
-}
-
-/// Samples by metric, in the order of their first appearance.
-#[derive(Default)]
-struct Samples(Vec<(&'static str, &'static str, Vec<f64>)>);
-
-impl Samples {
-    fn add(&mut self, metric: &'static str, unit: &'static str, sample: f64) {
-        match self.0.iter_mut().find(|(known, ..)| *known == metric) {
-            Some((.., samples)) => samples.push(sample),
-            None => self.0.push((metric, unit, vec![sample])),
-        }
-    }
-
-    fn record(self, recorder: &mut Recorder, workload: &str) {
-        for (metric, unit, samples) in self.0 {
-            recorder.add("snapshot", workload, HEAP, metric, unit, samples);
-        }
-    }
 }

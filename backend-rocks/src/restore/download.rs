@@ -3,19 +3,20 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use opendal::Operator;
-use weir_state_api::{Error, ObjectRef, Result, SnapshotHandle};
+use weir_state_api::{BoxFuture, Error, ObjectRef, Result, SnapshotHandle, Spawned, Spawner};
 
 use crate::snapshot::{FileEntry, Traffic};
 use crate::{error, local_copies};
 
-/// How much is read at a time.
-const PIECE_LEN: u64 = 8 << 20;
+/// How much is gathered before it is written. Two pieces are in memory for each transfer: one that is
+/// being read and one that is being written.
+const PIECE_LEN: u64 = 2 << 20;
 
 /// The least that is fetched of the end of a file of which only the end is needed.
 const LEAST_END: u64 = 64 << 10;
@@ -33,11 +34,13 @@ pub(crate) enum Part {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Download<'d> {
     pub(crate) store: &'d Operator,
+    /// Writes to the local disk.
+    pub(crate) spawner: &'d dyn Spawner,
     pub(crate) handle: &'d SnapshotHandle,
     /// Its number in the snapshot.
     pub(crate) number: usize,
     /// Where local copies are, if they may be used.
-    pub(crate) copies: Option<&'d std::path::PathBuf>,
+    pub(crate) copies: Option<&'d PathBuf>,
     /// The folder it is fetched into.
     pub(crate) target: &'d Path,
     pub(crate) traffic: &'d Traffic,
@@ -87,20 +90,33 @@ impl Download<'_> {
         Err(error::corrupt(path, what))
     }
 
+    /// Takes one request. The disk writes a piece while the store sends the next one.
     async fn fetch_whole(&self, object: &ObjectRef, file: &FileEntry) -> Result<()> {
-        let local = self.target.join(&file.name);
-        let failed = |source| error::local("write", &local, source);
-        let mut target = File::create(&local).map_err(failed)?;
-        let mut crc32 = crc32fast::Hasher::new();
-        let end = file.offset + file.identity.length;
-        let mut at = file.offset;
-        while at < end {
-            let bytes = self.read(object, at..end.min(at + PIECE_LEN)).await?;
-            crc32.update(&bytes);
-            target.write_all(&bytes).map_err(failed)?;
-            at += bytes.len() as u64;
+        let failed = |error| Error::store("read", &object.path, error);
+        let created = Target::create(self.target.join(&file.name));
+        let mut target: BoxFuture<'static, Result<Target>> = Box::pin(std::future::ready(created));
+        let (mut left, mut piece, mut piece_len) = (file.identity.length, Vec::new(), 0);
+        if left > 0 {
+            let reader = self.store.reader(&object.path).await.map_err(failed)?;
+            let mut stream =
+                reader.into_stream(file.offset..file.offset + left).await.map_err(failed)?;
+            while let Some(bytes) = stream.try_next().await.map_err(failed)? {
+                let length = bytes.len() as u64;
+                self.traffic.downloaded.fetch_add(length, Ordering::Relaxed);
+                left = left.checked_sub(length).ok_or_else(|| other_length(object))?;
+                piece.extend(bytes);
+                piece_len += length;
+                if piece_len >= PIECE_LEN || left == 0 {
+                    let (written, piece) = (target.await?, std::mem::take(&mut piece));
+                    let write = Spawned::blocking(self.spawner, move || written.write(&piece));
+                    (target, piece_len) = (Box::pin(write), 0);
+                }
+            }
         }
-        if crc32.finalize() == file.crc32 {
+        if left > 0 {
+            return Err(other_length(object));
+        }
+        if target.await?.crc32.finalize() == file.crc32 {
             return Ok(());
         }
         Err(error::corrupt(&object.path, format!("the file {} fails its checksum", file.name)))
@@ -123,9 +139,38 @@ impl Download<'_> {
         let read = self.store.read_with(&object.path).range(range).await;
         let bytes = read.map_err(|error| Error::store("read", &object.path, error))?.to_bytes();
         if bytes.len() as u64 != wanted {
-            return Err(error::corrupt(&object.path, "the object ends before it should"));
+            return Err(other_length(object));
         }
         self.traffic.downloaded.fetch_add(wanted, Ordering::Relaxed);
         Ok(bytes)
     }
+}
+
+/// A local file being written, and the checksum of what is in it.
+#[derive(Debug)]
+struct Target {
+    path: PathBuf,
+    file: File,
+    crc32: crc32fast::Hasher,
+}
+
+impl Target {
+    fn create(path: PathBuf) -> Result<Self> {
+        let file = File::create(&path).map_err(|source| error::local("create", &path, source))?;
+        Ok(Target { path, file, crc32: crc32fast::Hasher::new() })
+    }
+
+    fn write(mut self, piece: &[Bytes]) -> Result<Self> {
+        for bytes in piece {
+            self.crc32.update(bytes);
+            let written = self.file.write_all(bytes);
+            written.map_err(|source| error::local("write", &self.path, source))?;
+        }
+        Ok(self)
+    }
+}
+
+#[cold]
+fn other_length(object: &ObjectRef) -> Error {
+    error::corrupt(&object.path, "the store sent another number of bytes than it was asked for")
 }

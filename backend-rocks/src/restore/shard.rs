@@ -73,6 +73,7 @@ impl ShardSource<'_> {
         fs::create_dir_all(&path).map_err(|source| error::local("create", &path, source))?;
         let download = Download {
             store: &self.request.environment.store,
+            spawner: &*self.request.environment.spawner,
             handle,
             number,
             copies: self.options.local_recovery.then_some(&self.options.directory),

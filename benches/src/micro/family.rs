@@ -7,6 +7,8 @@ use super::inputs::Inputs;
 use super::operation::Table;
 use super::{Peer, Settings};
 use crate::peers::flink::{FlinkPeer, FlinkProcess};
+#[cfg(feature = "rocks")]
+use crate::peers::rocksdb::RawRocksdb;
 
 /// Key groups (max parallelism) of Flink's benchmarks of states; its timers have Flink's default.
 pub(crate) const BASELINE_GROUPS: u16 = 2;
@@ -75,6 +77,23 @@ impl<'a> Family<'a> {
             let options = || Ok("no bytes, no key groups, no snapshots".into());
             let (name, inputs) = (name.into(), self.inputs.clone());
             let local = Local::new(name, inputs, table(), move || Ok(empty()), options);
+            self.contestants.push(Box::new(local));
+        }
+        self
+    }
+
+    /// Adds the raw `rocksdb` crate as the limit of the backend above it.
+    #[cfg(feature = "rocks")]
+    pub(crate) fn raw_rocksdb(
+        mut self,
+        table: fn() -> Table<RawRocksdb>,
+        layout: crate::peers::rocksdb::Layout,
+    ) -> Self {
+        if self.settings.peers.contains(&Peer::Rocksdb) {
+            let options = || Ok("the options of weir rocks; keys of fixed width".into());
+            let inputs = self.inputs.clone();
+            let open = move || RawRocksdb::open(layout);
+            let local = Local::new("rocksdb crate".into(), inputs, table(), open, options);
             self.contestants.push(Box::new(local));
         }
         self

@@ -7,9 +7,11 @@ use super::contestant::Weir;
 use super::family::{BASELINE_GROUPS, Family};
 use super::inputs::Inputs;
 use super::operation::{ABSENT, Table, mix, operation};
+#[cfg(feature = "rocks")]
+use crate::peers::rocksdb::Layout;
 
 /// An accumulator for each `i64`.
-trait Folds {
+pub(crate) trait Folds {
     fn add(&mut self, key: i64, value: i64) -> Result<()>;
     fn get(&mut self, key: i64) -> Result<Option<i64>>;
 }
@@ -119,12 +121,14 @@ fn aggregating<S: Folds + 'static>() -> Table<S> {
 
 /// Reducing state with its contestants.
 pub(crate) fn reducing_family(family: Family<'_>) -> Family<'_> {
-    family
+    let family = family
         .weir(BASELINE_GROUPS, reducing, |store| {
             store.reducing("sum", |a: i64, b| Ok(a.wrapping_add(b)))
         })
-        .raw::<HashMap<i64, i64>>("hashbrown", reducing, HashMap::new)
-        .flink(BASELINE_GROUPS)
+        .raw::<HashMap<i64, i64>>("hashbrown", reducing, HashMap::new);
+    #[cfg(feature = "rocks")]
+    let family = family.raw_rocksdb(reducing, Layout::Points);
+    family.flink(BASELINE_GROUPS)
 }
 
 /// Aggregating state with its contestants.

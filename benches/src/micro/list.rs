@@ -7,6 +7,8 @@ use super::contestant::Weir;
 use super::family::{BASELINE_GROUPS, Family};
 use super::inputs::{Inputs, number};
 use super::operation::{Table, mix, operation};
+#[cfg(feature = "rocks")]
+use crate::peers::rocksdb::Layout;
 
 /// A list of `i64` for each `i64`.
 pub(crate) trait Lists {
@@ -133,8 +135,12 @@ pub(crate) fn table<S: Lists + 'static>() -> Table<S> {
 
 /// The family with its contestants.
 pub(crate) fn family(family: Family<'_>) -> Family<'_> {
-    family
-        .weir(BASELINE_GROUPS, table, |store| store.list("listState"))
-        .raw("hashbrown of Vec", table, HashMap::new)
-        .flink(BASELINE_GROUPS)
+    let family = family.weir(BASELINE_GROUPS, table, |store| store.list("listState")).raw(
+        "hashbrown of Vec",
+        table,
+        HashMap::new,
+    );
+    #[cfg(feature = "rocks")]
+    let family = family.raw_rocksdb(table, Layout::Points);
+    family.flink(BASELINE_GROUPS)
 }

@@ -9,6 +9,8 @@ use super::contestant::Weir;
 use super::family::{BASELINE_GROUPS, Family};
 use super::inputs::{Inputs, MAP_KEYS};
 use super::operation::{ABSENT, Table, mix, operation};
+#[cfg(feature = "rocks")]
+use crate::peers::rocksdb::Layout;
 
 /// An ordered map for each `i64`.
 pub(crate) trait Maps {
@@ -183,8 +185,12 @@ pub(crate) fn table<S: Maps + 'static>() -> Table<S> {
 
 /// The family with its contestants.
 pub(crate) fn family(family: Family<'_>) -> Family<'_> {
-    family
-        .weir(BASELINE_GROUPS, table, |store| store.map("mapState"))
-        .raw("hashbrown of BTreeMap", table, HashMap::new)
-        .flink(BASELINE_GROUPS)
+    let family = family.weir(BASELINE_GROUPS, table, |store| store.map("mapState")).raw(
+        "hashbrown of BTreeMap",
+        table,
+        HashMap::new,
+    );
+    #[cfg(feature = "rocks")]
+    let family = family.raw_rocksdb(table, Layout::Maps);
+    family.flink(BASELINE_GROUPS)
 }

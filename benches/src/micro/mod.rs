@@ -7,6 +7,7 @@
 //! | `contestant.rs`, `family.rs` | who runs the operations |
 //! | `contest.rs` | rounds, interleaved; answers compared; figures |
 //! | `value.rs`, `list.rs`, `map.rs`, `range.rs`, `folding.rs`, `timers.rs`, `ttl.rs` | the tables |
+//! | `raw_rocksdb.rs` | the raw `rocksdb` crate as a contestant |
 //! | `memory.rs` | bytes per entry |
 
 pub(crate) mod contest;
@@ -19,6 +20,8 @@ mod map;
 pub(crate) mod memory;
 mod operation;
 mod range;
+#[cfg(feature = "rocks")]
+mod raw_rocksdb;
 mod timers;
 mod ttl;
 mod value;
@@ -40,6 +43,9 @@ use inputs::Inputs;
 pub(crate) enum Peer {
     /// Collections of hashbrown and the standard library: the limit.
     Raw,
+    /// The `rocksdb` crate with the options of Weir's backend: the limit of that one.
+    #[cfg(feature = "rocks")]
+    Rocksdb,
     /// Apache Flink's backends, in a JVM.
     Flink,
 }

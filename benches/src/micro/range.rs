@@ -9,12 +9,14 @@ use super::contestant::Weir;
 use super::family::{BASELINE_GROUPS, Family};
 use super::inputs::{Inputs, fraction};
 use super::operation::{Table, operation};
+#[cfg(feature = "rocks")]
+use crate::peers::rocksdb::Layout;
 
 const MAP_LEN: i64 = 1_000;
-const RANGE_LEN: i64 = 10;
+pub(crate) const RANGE_LEN: i64 = 10;
 
 /// A long ordered map for each `i64`.
-trait LongMaps {
+pub(crate) trait LongMaps {
     fn put(&mut self, key: i64, map_key: i64, value: f64) -> Result<()>;
     /// Adds up the values of ten map keys, from `from` on.
     fn scan(&mut self, key: i64, from: i64) -> Result<u64>;
@@ -76,9 +78,12 @@ fn table<S: LongMaps + 'static>() -> Table<S> {
 
 /// The family with its contestants. Flink's maps have no ranges.
 pub(crate) fn family(family: Family<'_>) -> Family<'_> {
-    family.weir(BASELINE_GROUPS, table, |store| store.map("mapState")).raw(
+    let family = family.weir(BASELINE_GROUPS, table, |store| store.map("mapState")).raw(
         "hashbrown of BTreeMap",
         table,
         HashMap::new,
-    )
+    );
+    #[cfg(feature = "rocks")]
+    let family = family.raw_rocksdb(table, Layout::Maps);
+    family
 }

@@ -7,6 +7,8 @@ use super::contestant::Weir;
 use super::family::{BASELINE_GROUPS, DEFAULT_GROUPS, Family};
 use super::inputs::{Inputs, number};
 use super::operation::{ABSENT, Table, chained, mix, operation};
+#[cfg(feature = "rocks")]
+use crate::peers::rocksdb::Layout;
 
 /// A map from `i64` to `i64`.
 pub(crate) trait Values {
@@ -98,9 +100,11 @@ fn digest(values: &mut impl Values, inputs: &Inputs) -> Result<u64> {
 
 /// The family with its contestants.
 pub(crate) fn family(family: Family<'_>) -> Family<'_> {
-    family
+    let family = family
         .weir(BASELINE_GROUPS, table, |store| store.value("kvState"))
         .weir_named(", 128 groups", DEFAULT_GROUPS, table, |store| store.value("kvState"))
-        .raw("hashbrown", table, HashMap::new)
-        .flink(BASELINE_GROUPS)
+        .raw("hashbrown", table, HashMap::new);
+    #[cfg(feature = "rocks")]
+    let family = family.raw_rocksdb(table, Layout::Points);
+    family.flink(BASELINE_GROUPS)
 }

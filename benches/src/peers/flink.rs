@@ -25,6 +25,8 @@ pub(crate) enum FlinkBackend {
     Heap,
     /// `EmbeddedRocksDBStateBackend`.
     Rocksdb,
+    /// The same with 512 MiB of memory for block cache and write buffers together.
+    RocksdbManaged,
     /// `ForStStateBackend`, synchronous state.
     Forst,
     /// `ChangelogStateBackend` around the first.
@@ -40,6 +42,7 @@ impl FlinkBackend {
         match self {
             FlinkBackend::Heap => "heap",
             FlinkBackend::Rocksdb => "rocksdb",
+            FlinkBackend::RocksdbManaged => "rocksdb-managed",
             FlinkBackend::Forst => "forst",
             FlinkBackend::HeapChangelog => "heap-changelog",
             FlinkBackend::RocksdbChangelog => "rocksdb-changelog",
@@ -59,6 +62,10 @@ impl FlinkBackend {
             FlinkBackend::Rocksdb => {
                 "EmbeddedRocksDBStateBackend, incremental, state.backend.rocksdb.memory.managed=false \
                  (as flink-benchmarks has it), timers in RocksDB"
+            }
+            FlinkBackend::RocksdbManaged => {
+                "EmbeddedRocksDBStateBackend, incremental, \
+                 state.backend.rocksdb.memory.fixed-per-slot=512mb, timers in RocksDB"
             }
             FlinkBackend::Forst => {
                 "ForStStateBackend, synchronous, local primary directory, \

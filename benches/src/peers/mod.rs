@@ -1,3 +1,5 @@
-//! Systems that are not Weir and run beside it.
+//! State backends that are not Weir's, as contestants.
 
 pub(crate) mod flink;
+#[cfg(feature = "rocks")]
+pub(crate) mod rocksdb;

@@ -85,9 +85,14 @@ final class FlinkEnvironment {
 
     private static final String CHANGELOG = "-changelog";
 
+    /** Behind the kind: 512 MiB for block cache and write buffers together. */
+    private static final String MANAGED = "-managed";
+
     FlinkEnvironment(String name) throws Exception {
         changelogOn = name.endsWith(CHANGELOG);
-        kind = changelogOn ? name.substring(0, name.length() - CHANGELOG.length()) : name;
+        String inner = changelogOn ? name.substring(0, name.length() - CHANGELOG.length()) : name;
+        boolean managed = inner.endsWith(MANAGED);
+        kind = managed ? inner.substring(0, inner.length() - MANAGED.length()) : inner;
         File base = new File(System.getProperty("peer.dir", "."));
         base.mkdirs();
         root = new File(base, "run");
@@ -97,6 +102,9 @@ final class FlinkEnvironment {
         File tmp = sub("tmp");
         conf.setString("state.backend.rocksdb.memory.managed", "false");
         conf.setString("state.backend.forst.memory.managed", "false");
+        if (managed) {
+            conf.setString("state.backend.rocksdb.memory.fixed-per-slot", "512mb");
+        }
         conf.setString("execution.checkpointing.incremental", "true");
         conf.setString("state.backend.rocksdb.timer-service.factory", "ROCKSDB");
         conf.setString("state.backend.forst.timer-service.factory", "ForStDB");

@@ -1,0 +1,165 @@
+//! Where large states live: a folder as the store, threads, instances of one backend, and 100-byte
+//! values that do not compress.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use weir_state_api::{
+    BackendFactory, CheckpointId, Codec, Environment, Error, ErrorKind, KeyedStore, MaxParallelism,
+    Notification, OpenRequest, Ordered, Result, SnapshotHandle, SnapshotRequest, TokioSpawner,
+    ValueState,
+};
+
+use crate::backends::{Backend, Purpose};
+use crate::measure::timed;
+use crate::shuffle::Random;
+use crate::slow_store::Slowness;
+
+/// Bytes of each value.
+pub(crate) const VALUE_LEN: usize = 100;
+
+/// The value of a key in a round: bytes that do not compress.
+pub(crate) fn value_of(key: i64, round: u64, value: &mut Vec<u8>) {
+    let mut random = Random((key as u64) ^ (round << 40));
+    value.clear();
+    while value.len() < VALUE_LEN {
+        value.extend_from_slice(&random.next().to_le_bytes());
+    }
+    value.truncate(VALUE_LEN);
+}
+
+/// A store, threads, and a backend.
+pub(crate) struct Stage {
+    pub(crate) tokio: tokio::runtime::Runtime,
+    backend: Backend,
+    environment: Environment,
+    /// Of instances that stay on their machine.
+    here: (Box<dyn BackendFactory>, Option<TempDir>),
+    _folder: TempDir,
+}
+
+/// A subtask with its state.
+pub(crate) struct Subtask {
+    pub(crate) store: KeyedStore<i64>,
+    pub(crate) value: ValueState<Vec<u8>>,
+    bytes: Vec<u8>,
+    /// The folder of a machine that the instance has moved to.
+    _elsewhere: Option<TempDir>,
+}
+
+/// What a checkpoint took.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    /// How long the synchronous part held the task.
+    pub(crate) pinned: Duration,
+    pub(crate) written: Duration,
+    pub(crate) handle: SnapshotHandle,
+    pub(crate) uploaded_bytes: u64,
+}
+
+impl Stage {
+    pub(crate) fn new(backend: Backend) -> Result<Self> {
+        let failed = |error: std::io::Error| {
+            Error::new(ErrorKind::Unavailable, "the benchmark cannot be set up").source(error)
+        };
+        let folder = tempfile::Builder::new().prefix("weir-benches-").tempdir().map_err(failed)?;
+        let tokio = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_time()
+            .build()
+            .map_err(failed)?;
+        let mut environment = Environment::in_memory();
+        let service = opendal::services::Fs::default().root(&folder.path().to_string_lossy());
+        environment.store = opendal::Operator::new(service)
+            .map_err(|error| Error::store("open", "the folder", error))?;
+        environment.spawner = Arc::new(TokioSpawner::new(tokio.handle().clone()));
+        let here = backend.factory(Purpose::CheckpointsHere)?;
+        Ok(Stage { tokio, backend, environment, here, _folder: folder })
+    }
+
+    /// The store, as slow as an object store.
+    pub(crate) fn slow_store(&self) -> opendal::Operator {
+        self.environment.store.clone().layer(Slowness::OBJECT_STORE)
+    }
+
+    /// The request for one subtask.
+    pub(crate) fn request(&self, parallelism: u16, subtask: u16) -> Result<OpenRequest> {
+        let request =
+            OpenRequest::new(self.environment.clone(), "bench", Codec::<i64>::id(&Ordered));
+        request.for_subtask(MaxParallelism::default(), parallelism, subtask)
+    }
+
+    /// Opens an instance on this machine; it may use what former ones have left here.
+    pub(crate) fn open(&self, request: OpenRequest) -> Result<Subtask> {
+        let opened = self.tokio.block_on(KeyedStore::open(&*self.here.0, request));
+        Subtask::new(opened?, None)
+    }
+
+    /// Opens an instance on a machine that has nothing.
+    pub(crate) fn open_elsewhere(&self, request: OpenRequest) -> Result<Subtask> {
+        let (factory, folder) = self.backend.factory(Purpose::Checkpoints)?;
+        let opened = self.tokio.block_on(KeyedStore::open(&*factory, request));
+        Subtask::new(opened?, folder)
+    }
+
+    /// Takes a checkpoint and says that it is complete and the one before is subsumed.
+    pub(crate) fn checkpoint(&self, task: &mut Subtask, number: u64) -> Result<Taken> {
+        let id = CheckpointId(number);
+        let mut request = SnapshotRequest::checkpoint(id, format!("chk-{number}"));
+        request.shared_directory = format!("shared/{number}/");
+        let before = task.store.statistics().bytes_uploaded;
+        let (snapshot, pinned) = timed(|| task.store.snapshot(request))?;
+        let (handle, written) = timed(|| self.tokio.block_on(snapshot.run()))?;
+        let uploaded_bytes = task.store.statistics().bytes_uploaded - before;
+        self.complete(task, number)?;
+        Ok(Taken { pinned, written, handle, uploaded_bytes })
+    }
+
+    pub(crate) fn complete(&self, task: &mut Subtask, number: u64) -> Result<()> {
+        task.store.notify(Notification::Complete(CheckpointId(number)))?;
+        task.store.notify(Notification::Subsumed(CheckpointId(number - 1)))
+    }
+}
+
+impl Subtask {
+    fn new(mut store: KeyedStore<i64>, elsewhere: Option<TempDir>) -> Result<Self> {
+        let value = store.value("value")?;
+        Ok(Subtask { store, value, bytes: Vec::new(), _elsewhere: elsewhere })
+    }
+
+    /// Writes the keys that are this subtask's.
+    pub(crate) fn write(&mut self, keys: &[i64], round: u64) -> Result<()> {
+        for key in keys {
+            if self.owns(key)? {
+                value_of(*key, round, &mut self.bytes);
+                self.value.set(&mut self.store, &self.bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a key the current one, if it is this subtask's.
+    fn owns(&mut self, key: &i64) -> Result<bool> {
+        match self.store.set_key(key) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::ForeignKey => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads the first of the keys that is this subtask's, and checks what it reads.
+    pub(crate) fn first_read(&mut self, keys: &[i64], round: u64) -> Result<()> {
+        for key in keys {
+            if self.owns(key)? {
+                value_of(*key, round, &mut self.bytes);
+                let found = self.value.get(&mut self.store).wait()?;
+                if found.as_ref() == Some(&self.bytes) {
+                    return Ok(());
+                }
+                return Err(Error::new(ErrorKind::Corrupt, "the restored state is another one"));
+            }
+        }
+        Ok(())
+    }
+}
