@@ -7,12 +7,15 @@
 //! cargo run --release -p weir-benches -- snapshot    # how long a snapshot holds the writer
 //! cargo run --release -p weir-benches -- checkpoint  # checkpoints of a large state
 //! cargo run --release -p weir-benches -- restore     # restore and rescale it
+//! cargo run --release -p weir-benches --features rocks -- compaction   # level against universal
 //! cargo run --release -p weir-benches -- runtime     # source, key_by, count, sink
 //! ```
 
 mod backends;
 mod checkpoint;
 mod clock;
+#[cfg(feature = "rocks")]
+mod compaction;
 mod in_flight;
 mod interrupt;
 mod machine;
@@ -28,6 +31,8 @@ mod slow_store;
 mod snapshot;
 mod stage;
 mod statistics;
+#[cfg(feature = "rocks")]
+mod zipf;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -54,6 +59,9 @@ enum Suite {
     Checkpoint,
     /// From checkpoints to the first read, at the same and at another parallelism (W4).
     Restore,
+    /// What level and universal compaction of RocksDB write (W2).
+    #[cfg(feature = "rocks")]
+    Compaction,
     /// Records through the runtime.
     Runtime,
     /// All of them.
@@ -175,6 +183,10 @@ fn run(options: &Options) -> Result<bool> {
     }
     if chosen(Suite::Restore) {
         restore::run(&mut recorder, &options.backends, options.state_bytes())?;
+    }
+    #[cfg(feature = "rocks")]
+    if chosen(Suite::Compaction) {
+        compaction::run(&mut recorder, if quick { 20_000 } else { 1_000_000 })?;
     }
     if chosen(Suite::Runtime) {
         runtime::run(&mut recorder, if quick { 100_000 } else { 20_000_000 })?;

@@ -1,5 +1,6 @@
 //! Fetching the files of a database: from a local copy or from the store, several at a time, verified.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -7,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use futures_util::future::try_join;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use opendal::Operator;
 use weir_state_api::{BoxFuture, Error, ObjectRef, Result, SnapshotHandle, Spawned, Spawner};
@@ -30,6 +32,17 @@ pub(crate) enum Part {
     End,
 }
 
+impl Part {
+    /// How much of a file is transferred.
+    fn bytes_of(self, file: &FileEntry) -> u64 {
+        let length = file.identity.length;
+        match self {
+            Part::Whole => length,
+            Part::End => length.min((length / 8).max(LEAST_END)),
+        }
+    }
+}
+
 /// A database to fetch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Download<'d> {
@@ -46,9 +59,23 @@ pub(crate) struct Download<'d> {
     pub(crate) traffic: &'d Traffic,
 }
 
-impl Download<'_> {
-    /// Fetches the files. Each is as it was written, or the whole fails.
-    pub(crate) async fn run(self, files: Vec<(&FileEntry, Part)>, parallel: usize) -> Result<()> {
+/// The transfer of one object, or of the needed files in it.
+pub(crate) struct Transfer<'d> {
+    bytes: u64,
+    run: BoxFuture<'d, Result<()>>,
+}
+
+/// Runs transfers, some at a time, the largest first: then none is left to run alone at the end.
+pub(crate) async fn run(mut transfers: Vec<Transfer<'_>>, parallel: usize) -> Result<()> {
+    transfers.sort_by_key(|transfer| Reverse(transfer.bytes));
+    let transfers: Vec<_> = transfers.into_iter().map(|transfer| transfer.run).collect();
+    stream::iter(transfers).buffer_unordered(parallel.max(1)).try_collect().await
+}
+
+impl<'d> Download<'d> {
+    /// Takes what there is on the local disk, and says what is to be transferred. Each file is as it
+    /// was written, or its transfer fails.
+    pub(crate) fn transfers(self, files: Vec<(&'d FileEntry, Part)>) -> Vec<Transfer<'d>> {
         let mut by_object: HashMap<u32, Vec<(&FileEntry, Part)>> = HashMap::new();
         for (file, part) in files {
             let target = self.target.join(&file.name);
@@ -59,23 +86,26 @@ impl Download<'_> {
                 by_object.entry(file.object).or_default().push((file, part));
             }
         }
-        // Futures do nothing until the stream polls them, `parallel` at a time.
-        let transfers: Vec<_> = by_object
-            .into_iter()
-            .map(|(object, files)| self.fetch_object(&self.handle.objects[object as usize], files))
-            .collect();
-        stream::iter(transfers).buffer_unordered(parallel.max(1)).try_collect().await
+        let transfer = |(object, files): (u32, Vec<(&'d FileEntry, Part)>)| {
+            let object = &self.handle.objects[object as usize];
+            let bytes = files.iter().map(|(file, part)| part.bytes_of(file)).sum();
+            Transfer { bytes, run: Box::pin(self.fetch_object(object, files)) }
+        };
+        by_object.into_iter().map(transfer).collect()
     }
 
-    async fn fetch_object(&self, object: &ObjectRef, files: Vec<(&FileEntry, Part)>) -> Result<()> {
-        self.check_length(object).await?;
-        for (file, part) in files {
-            match part {
-                Part::Whole => self.fetch_whole(object, file).await?,
-                Part::End => self.fetch_end(object, file).await?,
+    async fn fetch_object(self, object: &ObjectRef, files: Vec<(&FileEntry, Part)>) -> Result<()> {
+        let fetch = async {
+            for (file, part) in files {
+                match part {
+                    Part::Whole => self.fetch_whole(object, file).await?,
+                    Part::End => self.fetch_end(object, file).await?,
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        };
+        // The question for the length costs a request, but no time.
+        try_join(self.check_length(object), fetch).await.map(|_| ())
     }
 
     /// An object that is shorter or longer than it was written is not the one.
@@ -126,7 +156,7 @@ impl Download<'_> {
         let local = self.target.join(&file.name);
         let failed = |source| error::local("write", &local, source);
         let length = file.identity.length;
-        let skipped = length - length.min((length / 8).max(LEAST_END));
+        let skipped = length - Part::End.bytes_of(file);
         let bytes = self.read(object, file.offset + skipped..file.offset + length).await?;
         let mut target = File::create(&local).map_err(failed)?;
         target.set_len(length).map_err(failed)?;

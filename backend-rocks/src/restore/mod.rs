@@ -42,14 +42,21 @@ pub(crate) async fn restore(
     let manifests =
         handles.iter().map(|handle| Manifest::of(handle)).collect::<Result<Vec<_>>>()?;
     let source = ShardSource { request, options, directory, clock, traffic };
+    let mut wanted = Vec::new();
     for (handle, manifest) in handles.iter().zip(&manifests) {
         for (number, shard) in manifest.shards.iter().enumerate() {
             let groups = shard.groups.intersection(request.key_groups);
             if groups.is_empty() {
                 continue;
             }
-            restored.shards.push(source.restore(handle, number, shard, groups).await?);
+            wanted.push(source.wanted(handle, number, shard, groups)?);
         }
+    }
+    // The files of all databases together, so that the store is busy to the end.
+    let transfers = wanted.iter().flat_map(|wanted| source.transfers(wanted)).collect();
+    download::run(transfers, options.parallel_transfers).await?;
+    for wanted in wanted {
+        restored.shards.push(source.open(wanted).await?);
     }
     if request.restore.is_empty() {
         let path = directory.fresh("database");

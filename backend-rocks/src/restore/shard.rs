@@ -1,14 +1,14 @@
 //! One database of a snapshot: fetched, opened, and rid of what other instances own.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use weir_state_api::stored_key::push_group;
 use weir_state_api::ttl::TtlClock;
 use weir_state_api::{KeyGroup, KeyGroupRange, OpenRequest, Result, SnapshotHandle};
 
-use super::download::{Download, Part};
+use super::download::{self, Download, Part, Transfer};
 use crate::column_families::SHAPES;
 use crate::database::Database;
 use crate::eras::Eras;
@@ -31,68 +31,92 @@ pub(crate) struct ShardSource<'r> {
     pub(crate) traffic: &'r Traffic,
 }
 
-impl ShardSource<'_> {
-    /// Restores database `number` of a snapshot for `groups`.
-    ///
-    /// Files that hold nothing of them are fetched only so far that RocksDB can open them, and dropped
-    /// at once. Should it not accept that, everything is fetched.
-    pub(crate) async fn restore(
-        &self,
-        handle: &SnapshotHandle,
-        number: usize,
-        shard: &ShardManifest,
-        groups: KeyGroupRange,
-    ) -> Result<Shard> {
-        let foreign = |file: &&FileEntry| file.is_foreign_to(groups);
-        if shard.groups != groups && shard.files.iter().any(|file| foreign(&file)) {
-            let in_part = |file: &FileEntry| if foreign(&file) { Part::End } else { Part::Whole };
-            let path = self.fetch(handle, number, shard, in_part).await?;
-            let dropped: Vec<&str> =
-                shard.files.iter().filter(foreign).map(|file| file.name.as_str()).collect();
-            let opened = self.open(handle, shard, groups, &path);
-            if let Ok(restored) = opened
-                && !has_any(&restored.database, &dropped)?
-            {
-                return Ok(restored);
-            }
-            // Whatever is left there goes with the instance's folder.
-            drop(fs::remove_dir_all(&path));
-        }
-        let path = self.fetch(handle, number, shard, |_| Part::Whole).await?;
-        self.open(handle, shard, groups, &path)
+/// A database of a snapshot that is to be restored for some key groups.
+#[derive(Debug)]
+pub(crate) struct Wanted<'r> {
+    handle: &'r SnapshotHandle,
+    /// Its number in the snapshot.
+    number: usize,
+    shard: &'r ShardManifest,
+    groups: KeyGroupRange,
+    path: PathBuf,
+}
+
+impl<'r> Wanted<'r> {
+    /// Whether a file can be dropped whole.
+    fn is_foreign(&self, file: &FileEntry) -> bool {
+        self.shard.groups != self.groups && file.is_foreign_to(self.groups)
     }
 
-    async fn fetch(
+    /// Files that hold nothing of the key groups are fetched only so far that RocksDB can open them.
+    fn in_part(&self, file: &FileEntry) -> Part {
+        if self.is_foreign(file) { Part::End } else { Part::Whole }
+    }
+}
+
+impl<'r> ShardSource<'r> {
+    /// Makes room for database `number` of a snapshot.
+    pub(crate) fn wanted(
         &self,
-        handle: &SnapshotHandle,
+        handle: &'r SnapshotHandle,
         number: usize,
-        shard: &ShardManifest,
-        part: impl Fn(&FileEntry) -> Part,
-    ) -> Result<std::path::PathBuf> {
+        shard: &'r ShardManifest,
+        groups: KeyGroupRange,
+    ) -> Result<Wanted<'r>> {
         let path = self.directory.fresh("database");
         fs::create_dir_all(&path).map_err(|source| error::local("create", &path, source))?;
+        name_manifest(shard, &path)?;
+        Ok(Wanted { handle, number, shard, groups, path })
+    }
+
+    /// What is to be transferred.
+    pub(crate) fn transfers<'w>(&'w self, wanted: &'w Wanted<'r>) -> Vec<Transfer<'w>> {
+        self.transfers_of(wanted, |file| wanted.in_part(file))
+    }
+
+    fn transfers_of<'w>(
+        &'w self,
+        wanted: &'w Wanted<'r>,
+        part: impl Fn(&FileEntry) -> Part,
+    ) -> Vec<Transfer<'w>> {
         let download = Download {
             store: &self.request.environment.store,
             spawner: &*self.request.environment.spawner,
-            handle,
-            number,
+            handle: wanted.handle,
+            number: wanted.number,
             copies: self.options.local_recovery.then_some(&self.options.directory),
-            target: &path,
+            target: &wanted.path,
             traffic: self.traffic,
         };
-        let files = shard.files.iter().map(|file| (file, part(file)));
-        download.run(files.collect(), self.options.parallel_transfers).await?;
-        name_manifest(shard, &path)?;
-        Ok(path)
+        download.transfers(wanted.shard.files.iter().map(|file| (file, part(file))).collect())
     }
 
-    fn open(
-        &self,
-        handle: &SnapshotHandle,
-        shard: &ShardManifest,
-        groups: KeyGroupRange,
-        path: &Path,
-    ) -> Result<Shard> {
+    /// Opens a database whose files have been transferred, and drops the foreign ones. Should RocksDB
+    /// not accept them in part, everything is fetched.
+    pub(crate) async fn open(&self, wanted: Wanted<'r>) -> Result<Shard> {
+        let files = || wanted.shard.files.iter();
+        let dropped: Vec<&str> =
+            files().filter(|file| wanted.is_foreign(file)).map(|file| file.name.as_str()).collect();
+        let opened = self.open_files(&wanted);
+        if dropped.is_empty() {
+            return opened;
+        }
+        if let Ok(restored) = opened
+            && !has_any(&restored.database, &dropped)?
+        {
+            return Ok(restored);
+        }
+        // Whatever is left there goes with the instance's folder.
+        drop(fs::remove_dir_all(&wanted.path));
+        let Wanted { handle, number, shard, groups, .. } = wanted;
+        let whole = self.wanted(handle, number, shard, groups)?;
+        let transfers = self.transfers_of(&whole, |_| Part::Whole);
+        download::run(transfers, self.options.parallel_transfers).await?;
+        self.open_files(&whole)
+    }
+
+    fn open_files(&self, wanted: &Wanted<'_>) -> Result<Shard> {
+        let &Wanted { handle, shard, groups, .. } = wanted;
         let eras = Arc::new(Eras::new(Arc::clone(self.clock)));
         let mut names = Vec::new();
         for (name, of_state) in &shard.states {
@@ -103,7 +127,7 @@ impl ShardSource<'_> {
             names.push(name.clone());
         }
         let directory = Arc::clone(self.directory);
-        let path = path.to_path_buf();
+        let path = wanted.path.clone();
         let shrinks = shard.groups != groups;
         let database = Database::open(path, self.options, groups, eras, !shrinks, directory)?;
         if shrinks {
