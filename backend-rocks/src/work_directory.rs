@@ -1,6 +1,7 @@
 //! Local folders of running instances: who owns one, and what a crash leaves behind.
 //!
 //! ```text
+//! <directory>/lock                          held while an instance makes its folder
 //! <directory>/instance-<uuid>/lock          held while the instance lives
 //! <directory>/instance-<uuid>/database-<n>/ a database
 //! <directory>/instance-<uuid>/snapshot-<n>/ hard links of a snapshot being uploaded
@@ -29,12 +30,19 @@ pub(crate) struct WorkDirectory {
 }
 
 impl WorkDirectory {
-    /// Removes the folders of instances that are gone, then makes a new one.
+    /// Makes a new one, then removes the folders of instances that are gone.
     pub(crate) fn create(base: &Path) -> Result<Self> {
         fs::create_dir_all(base).map_err(|source| error::local("create", base, source))?;
-        remove_abandoned(base)?;
+        // A folder whose lock is not held yet must not be taken for an abandoned one.
+        let alone = lock_base(base)?;
+        let abandoned = abandoned(base)?;
         let path = base.join(format!("{PREFIX}{}", uuid::Uuid::new_v4().simple()));
         let lock = create_locked(&path)?;
+        drop(alone);
+        for (path, _lock) in abandoned {
+            // What cannot be removed now is removed by a later instance.
+            drop(fs::remove_dir_all(path));
+        }
         Ok(WorkDirectory { path, next: AtomicU64::new(0), _lock: lock })
     }
 
@@ -60,22 +68,32 @@ fn create_locked(path: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// Removes folders whose lock is free. Others' files are left alone.
-fn remove_abandoned(base: &Path) -> Result<()> {
+/// Waits until nobody else makes a folder.
+fn lock_base(base: &Path) -> Result<File> {
+    let path = base.join(LOCK);
+    let failed = |source| error::local("lock", &path, source);
+    let file = File::options().create(true).append(true).open(&path).map_err(failed)?;
+    file.lock().map_err(failed)?;
+    Ok(file)
+}
+
+/// Folders whose lock was free, with the lock. Others' files are left alone.
+fn abandoned(base: &Path) -> Result<Vec<(PathBuf, File)>> {
     let failed = |source| error::local("list", base, source);
+    let mut abandoned = Vec::new();
     for entry in fs::read_dir(base).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
             continue;
         }
-        // Not there or not openable: being made, being removed, or nothing of ours.
+        // Not there or not openable: being removed, or nothing of ours.
         let Ok(lock) = File::open(entry.path().join(LOCK)) else { continue };
         match lock.try_lock() {
-            Ok(()) => drop(fs::remove_dir_all(entry.path())),
+            Ok(()) => abandoned.push((entry.path(), lock)),
             Err(TryLockError::WouldBlock | TryLockError::Error(_)) => {}
         }
     }
-    Ok(())
+    Ok(abandoned)
 }
 
 #[cfg(test)]
@@ -104,6 +122,22 @@ mod tests {
         let (first, second_path) = (living.path.clone(), second.path.clone());
         drop((living, second));
         assert!(!first.exists() && !second_path.exists());
+    }
+
+    /// A folder that is being made is not removed by who comes at the same time.
+    #[test]
+    fn many_can_come_at_once() {
+        let base = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..40 {
+                        let directory = WorkDirectory::create(base.path()).unwrap();
+                        fs::write(directory.fresh("database"), b"x").unwrap();
+                    }
+                });
+            }
+        });
     }
 
     #[test]
