@@ -103,8 +103,9 @@ fn a_removed_local_folder_fails_the_snapshot_only() {
     backend.put(&at(state, b"k"), b"v").unwrap();
     let handle = snapshot(&mut *backend, 1);
     backend.put(&at(state, b"k"), b"w").unwrap();
-    for entry in std::fs::read_dir(world.directory.path()).unwrap() {
-        std::fs::remove_dir_all(entry.unwrap().path()).unwrap();
+    let entries = std::fs::read_dir(world.directory.path()).unwrap();
+    for folder in entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()) {
+        std::fs::remove_dir_all(folder).unwrap();
     }
     let error = try_snapshot(&mut *backend, 2).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");

@@ -78,6 +78,7 @@ pub(crate) struct Instance {
     /// Stands at 0 until it is set.
     pub(crate) clock: Arc<StandingClock>,
     /// Its local folder; removed after the store is closed.
+    #[cfg_attr(not(feature = "rocks"), expect(dead_code, reason = "it is held, not read"))]
     pub(crate) directory: Option<TempDir>,
 }
 

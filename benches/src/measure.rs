@@ -203,6 +203,7 @@ impl Samples {
     }
 
     /// The sum of all samples of a metric.
+    #[cfg(feature = "rocks")]
     pub(crate) fn sum(&self, metric: &str) -> f64 {
         let found = self.0.iter().find(|(known, ..)| *known == metric);
         found.map_or(0.0, |(.., samples)| samples.iter().sum())
