@@ -107,7 +107,7 @@ fn beside_a_writer(
     stage.tokio.block_on(running).map_err(|error| {
         Error::new(ErrorKind::Closed, "the snapshot's thread has failed").source(error)
     })??;
-    stage.complete(task, number)?;
+    task.complete(number)?;
     samples.add("busy: synchronous part", "ms", millis(pinned));
     samples.add("busy: longest pause", "ms", millis(beside.longest.max(pinned)));
     samples.add("busy: writes kept", "%", 100.0 * beside.rate() / alone.rate());

@@ -1,8 +1,8 @@
 //! What level and universal compaction write, and what they leave, under the access patterns of real
 //! operators (workload W2).
 //!
-//! Everything is scaled down together: a state of 100 MB in files of 4 MiB and levels from 16 MiB on
-//! is as deep as one of some gigabytes with the defaults. A deeper tree writes more.
+//! Everything is scaled down together: a state of 100 MB in files of 4 MB and levels from 16 MB on is
+//! as deep as one of some gigabytes with the defaults. A deeper tree writes more.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,10 +53,10 @@ const PATTERNS: [(Pattern, &str); 5] = [
     (Pattern::Deduplicate, "deduplicate, TTL"),
 ];
 
-/// Measures both kinds of compaction with so many keys and five times as many writes.
-pub(crate) fn run(recorder: &mut Recorder, keys: i64) -> Result<()> {
+/// Measures both kinds of compaction with so many bytes of values and five times as many writes.
+pub(crate) fn run(recorder: &mut Recorder, bytes: u64) -> Result<()> {
     let figures = Figures::install()?;
-    let order = shuffled(keys, 42);
+    let order = shuffled((bytes / VALUE_LEN as u64) as i64, 42);
     for (pattern, workload) in PATTERNS {
         for (compaction, name) in
             [(Compaction::Level, "level"), (Compaction::Universal, "universal")]
@@ -80,7 +80,7 @@ fn measure(
     figures: &Figures,
 ) -> Result<Samples> {
     figures.forget();
-    let mut operator = Operator::open(compaction)?;
+    let mut operator = Operator::open(compaction, order.len() * VALUE_LEN)?;
     let writes = order.len() * 5;
     let mut samples = Samples::default();
     let watch = Stopwatch::start();
@@ -126,17 +126,18 @@ struct Operator {
 }
 
 impl Operator {
-    fn open(compaction: Compaction) -> Result<Self> {
+    /// Memory for a tenth of the state, files of a twenty-fifth, levels from a sixth on.
+    fn open(compaction: Compaction, bytes: usize) -> Result<Self> {
         let folder =
             tempfile::Builder::new().prefix("weir-benches-").tempdir().map_err(|error| {
                 Error::new(ErrorKind::Unavailable, "no temporary folder for RocksDB").source(error)
             })?;
         let options = RocksOptions::new(folder.path())
-            .with_memory(RocksMemory::new(32 << 20, 0.5))
+            .with_memory(RocksMemory::new(bytes / 10, 0.5))
             .with_compaction(compaction)
             .with_statistics(true)
-            .with_rocksdb_option("target_file_size_base", "4194304")
-            .with_rocksdb_option("max_bytes_for_level_base", "16777216");
+            .with_rocksdb_option("target_file_size_base", (bytes / 25).to_string())
+            .with_rocksdb_option("max_bytes_for_level_base", (bytes / 6).to_string());
         let clock = Arc::new(StandingClock::default());
         let mut environment = Environment::in_memory();
         environment.clock = clock.clone();

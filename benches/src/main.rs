@@ -101,7 +101,8 @@ struct Options {
     /// How much of it.
     #[arg(long, value_enum, default_value = "default")]
     size: Size,
-    /// Megabytes of values in `checkpoint` and `restore`, in place of 10, 1,000 or 10,000 by size.
+    /// Megabytes of values in `checkpoint` and `restore`, in place of 10, 1,000 or 10,000 by size; a
+    /// tenth of them in `compaction`.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     state_mb: Option<u64>,
     /// Rounds per contestant, interleaved; the median counts.
@@ -186,7 +187,7 @@ fn run(options: &Options) -> Result<bool> {
     }
     #[cfg(feature = "rocks")]
     if chosen(Suite::Compaction) {
-        compaction::run(&mut recorder, if quick { 20_000 } else { 1_000_000 })?;
+        compaction::run(&mut recorder, options.state_bytes() / 10)?;
     }
     if chosen(Suite::Runtime) {
         runtime::run(&mut recorder, if quick { 100_000 } else { 20_000_000 })?;

@@ -103,7 +103,7 @@ impl Stage {
         Subtask::new(opened?, folder)
     }
 
-    /// Takes a checkpoint and says that it is complete and the one before is subsumed.
+    /// Takes a checkpoint and says that it is complete.
     pub(crate) fn checkpoint(&self, task: &mut Subtask, number: u64) -> Result<Taken> {
         let id = CheckpointId(number);
         let mut request = SnapshotRequest::checkpoint(id, format!("chk-{number}"));
@@ -112,13 +112,8 @@ impl Stage {
         let (snapshot, pinned) = timed(|| task.store.snapshot(request))?;
         let (handle, written) = timed(|| self.tokio.block_on(snapshot.run()))?;
         let uploaded_bytes = task.store.statistics().bytes_uploaded - before;
-        self.complete(task, number)?;
+        task.complete(number)?;
         Ok(Taken { pinned, written, handle, uploaded_bytes })
-    }
-
-    pub(crate) fn complete(&self, task: &mut Subtask, number: u64) -> Result<()> {
-        task.store.notify(Notification::Complete(CheckpointId(number)))?;
-        task.store.notify(Notification::Subsumed(CheckpointId(number - 1)))
     }
 }
 
@@ -126,6 +121,12 @@ impl Subtask {
     fn new(mut store: KeyedStore<i64>, elsewhere: Option<TempDir>) -> Result<Self> {
         let value = store.value("value")?;
         Ok(Subtask { store, value, bytes: Vec::new(), _elsewhere: elsewhere })
+    }
+
+    /// Says that a checkpoint is complete and the one before subsumed.
+    pub(crate) fn complete(&mut self, number: u64) -> Result<()> {
+        self.store.notify(Notification::Complete(CheckpointId(number)))?;
+        self.store.notify(Notification::Subsumed(CheckpointId(number - 1)))
     }
 
     /// Writes the keys that are this subtask's.
