@@ -8,6 +8,7 @@ use futures_timer::Delay;
 use futures_util::FutureExt;
 use weir_state_api::Result;
 
+use super::caches::Caches;
 use super::disk_cache::DiskCache;
 use super::table::Table;
 use super::traffic::Counter;
@@ -53,8 +54,10 @@ pub(super) fn consider(table: &Arc<Table>, meta: &TableMeta) {
         return;
     }
     let (reader, disk) = (Arc::clone(table), Arc::clone(disk));
+    let turn = Turn(Arc::clone(caches));
     let work = async move {
-        let _turn = Turn(&reader.tables.caches().hydration);
+        // Ends also when the spawner drops it.
+        let _turn = turn;
         // Nobody waits for it: a store that fails is seen by the next read.
         drop(hydrate(&reader, &disk).await);
     };
@@ -62,11 +65,11 @@ pub(super) fn consider(table: &Arc<Table>, meta: &TableMeta) {
 }
 
 /// The one hydration that runs; over when this is dropped.
-struct Turn<'a>(&'a Hydration);
+struct Turn(Arc<Caches>);
 
-impl Drop for Turn<'_> {
+impl Drop for Turn {
     fn drop(&mut self) {
-        self.0.busy.store(false, Ordering::Relaxed);
+        self.0.hydration.busy.store(false, Ordering::Relaxed);
     }
 }
 

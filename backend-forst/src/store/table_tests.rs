@@ -139,14 +139,20 @@ impl Spawner for Dropping {
 
 #[test]
 fn reads_that_a_spawner_drops_fail_and_hold_nobody_up() {
-    let resources = settings().build().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let resources = settings().disk_cache(folder.path(), 64 << 20).build().unwrap();
     let fixture = Fixture::with(&resources);
     let written = fixture.stored(2);
+    written.drop_local();
     let dropping = Fixture::on(&resources, std::sync::Arc::new(Dropping));
     let table = again(&written, &dropping.tables);
-    let error = block_on(table.fetch_blocks(&[1])).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Closed);
+    for _ in 0..3 {
+        let error = block_on(table.fetch_blocks(&[1])).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Closed);
+    }
     assert_block(&block_on(written.fetch_blocks(&[1])).unwrap()[0], 1);
+    // The dropped attempts to bring it to local disk do not stand in the way of this one.
+    assert_eq!(resources.usage().disk_cache_bytes, written.length());
 }
 
 #[test]

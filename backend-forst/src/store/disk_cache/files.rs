@@ -71,13 +71,14 @@ impl Default for OpenFiles {
 }
 
 impl OpenFiles {
-    pub(super) fn get(&self, id: CacheId, path: &Path) -> io::Result<Arc<File>> {
+    /// The file of a table, and whether it had to be opened.
+    pub(super) fn get(&self, id: CacheId, path: &Path) -> io::Result<(Arc<File>, bool)> {
         if let Some(file) = self.0.get(&id) {
-            return Ok(file);
+            return Ok((file, false));
         }
         let file = Arc::new(File::open(path)?);
         self.0.insert(id, Arc::clone(&file));
-        Ok(file)
+        Ok((file, true))
     }
 
     pub(super) fn close(&self, id: CacheId) {

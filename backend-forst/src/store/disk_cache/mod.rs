@@ -37,6 +37,7 @@ use super::traffic::Counter;
 use files::OpenFiles;
 use index::Index;
 pub(crate) use new_file::NewFile;
+use read_at::read_at;
 
 /// Whole tables on local disk, within a limit in bytes.
 #[derive(Debug)]
@@ -124,8 +125,7 @@ impl DiskCache {
             return None;
         }
         let path = self.path_of(id, file_length);
-        let read =
-            self.open.get(id, &path).and_then(|file| read_at::read_at(&file, offset, length));
+        let read = self.open_file(id, &path).and_then(|file| read_at(&file, offset, length));
         match read {
             Ok(bytes) => {
                 self.counters.hits.add(1);
@@ -142,6 +142,15 @@ impl DiskCache {
                 None
             }
         }
+    }
+
+    fn open_file(&self, id: CacheId, path: &Path) -> io::Result<Arc<File>> {
+        let (file, opened) = self.open.get(id, path)?;
+        if opened && self.index().length_of(id).is_none() {
+            // It made way meanwhile: kept open, it would go on taking space.
+            self.open.close(id);
+        }
+        Ok(file)
     }
 
     /// Whether a whole table is here.

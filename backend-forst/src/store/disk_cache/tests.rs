@@ -142,7 +142,7 @@ fn removed_tables_are_gone_but_for_who_reads_them() {
     let fixture = Fixture::new();
     let cache = fixture.open(MIB);
     let (id, _) = fixture.add(&cache, 1, 1_000).unwrap();
-    let reader = cache.open.get(id, &cache.path_of(id, 1_000)).unwrap();
+    let reader = cache.open_file(id, &cache.path_of(id, 1_000)).unwrap();
     cache.remove(id);
     cache.remove(id);
     assert_eq!((cache.used_bytes(), cache.read(id, 0, 1)), (0, None));
@@ -150,6 +150,12 @@ fn removed_tables_are_gone_but_for_who_reads_them() {
     reader.read_exact_at(&mut byte, 999).unwrap();
     assert_eq!(byte, [1]);
     assert!(fixture.files().is_empty());
+    // A reader that comes late does not keep the file of a table that has made way.
+    let path = fixture.folder.path().join("gone");
+    fs::write(&path, b"x").unwrap();
+    cache.open_file(id, &path).unwrap();
+    fs::remove_file(&path).unwrap();
+    assert!(cache.open_file(id, &path).is_err());
 }
 
 #[test]
