@@ -1,10 +1,13 @@
 //! Opens instances.
 
-use weir_state_api::{BackendFactory, BoxFuture, Capabilities, KeyedBackend, OpenRequest, Result};
+use weir_state_api::{
+    BackendFactory, BoxFuture, Capabilities, KeyGroupRange, KeyedBackend, OpenRequest, Result,
+    SnapshotHandle,
+};
 
 use crate::backend::{self, HeapBackend};
 use crate::options::HeapOptions;
-use crate::snapshot::{BACKEND_NAME, FORMAT_VERSION, restore};
+use crate::snapshot::{BACKEND_NAME, Chain, FORMAT_VERSION, restore};
 
 /// Opens instances of the memory backend; cheap to create and to clone.
 #[derive(Debug, Clone, Default)]
@@ -42,5 +45,16 @@ impl BackendFactory for HeapBackendFactory {
             restore(&mut backend).await?;
             Ok(Box::new(backend) as Box<dyn KeyedBackend>)
         })
+    }
+
+    /// Of each object, the handle then counts the remaining key groups only.
+    fn clip(&self, handle: &SnapshotHandle, key_groups: KeyGroupRange) -> Result<SnapshotHandle> {
+        let key_groups = handle.key_groups.intersection(key_groups);
+        let chain = Chain::of(handle)?.clipped(key_groups);
+        let mut clipped = handle.clone();
+        clipped.key_groups = key_groups;
+        clipped.objects = chain.objects();
+        clipped.metadata = chain.to_metadata();
+        Ok(clipped)
     }
 }

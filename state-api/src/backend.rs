@@ -11,8 +11,8 @@ use bytes::Bytes;
 
 use crate::key::check_part_len;
 use crate::{
-    BoxFuture, CheckpointId, Error, ErrorKind, KeyRef, Millis, OpenRequest, Page, Result,
-    SnapshotRequest, SnapshotTask, StateDescriptor, StateId, Values,
+    BoxFuture, CheckpointId, Error, ErrorKind, KeyGroupRange, KeyRef, Millis, OpenRequest, Page,
+    Result, SnapshotHandle, SnapshotRequest, SnapshotTask, StateDescriptor, StateId, Values,
 };
 
 /// Where a byte string lives: state, key, namespace and, for maps, the map key.
@@ -605,11 +605,27 @@ pub trait BackendFactory: Send + Sync + fmt::Debug {
     /// [`NotFound`](ErrorKind::NotFound), naming the handle or object;
     /// [`Unavailable`](ErrorKind::Unavailable) when the store does not answer.
     fn open(&self, request: OpenRequest) -> BoxFuture<'static, Result<Box<dyn KeyedBackend>>>;
+
+    /// The same snapshot for some of its key groups only, for who passes handles on: with others, of
+    /// the remaining groups, it restores as the whole would. Nothing is read or written, and the
+    /// objects stay as they are.
+    ///
+    /// # Errors
+    /// [`Unsupported`](ErrorKind::Unsupported), which is the default: the caller has to take a snapshot
+    /// of a restored instance instead. [`Corrupt`](ErrorKind::Corrupt) when the handle does not decode.
+    fn clip(&self, handle: &SnapshotHandle, key_groups: KeyGroupRange) -> Result<SnapshotHandle> {
+        let _ = key_groups;
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            format!("the backend {:?} does not cut snapshots", handle.backend),
+        )
+        .advice("restore the instances and take a new snapshot"))
+    }
 }
 
 /// The error for a key group outside the instance's range.
 #[cold]
-pub fn foreign_key(key: KeyRef<'_>, owned: crate::KeyGroupRange) -> Error {
+pub fn foreign_key(key: KeyRef<'_>, owned: KeyGroupRange) -> Error {
     Error::new(
         ErrorKind::ForeignKey,
         format!("the key belongs to key group {}, this instance owns {owned}", key.group()),

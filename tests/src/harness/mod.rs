@@ -17,6 +17,11 @@ use weir_state_api::{
 use crate::faults::Faults;
 pub use contents::{Contents, EntryAddress, Scanned, assert_same, descriptor, drain, read};
 
+/// Where instances make objects between snapshots, if the factory under test gives them a
+/// [`directory`](OpenRequest::directory): below this folder, or the collector of the cases deletes what
+/// running instances need.
+pub const LIVE: &str = "live/";
+
 /// A store with string keys, which most cases use.
 pub type Store = KeyedStore<String>;
 
@@ -241,6 +246,17 @@ impl<'f> Harness<'f> {
         for path in gone.difference(&kept) {
             block_on(self.bare_store.delete(path)).expect("the bare store does not fail");
         }
+    }
+
+    /// Deletes the objects of a checkpoint that never completed, without those that one of `kept` names:
+    /// as a collector may, which leaves to a running instance what it has made between snapshots.
+    ///
+    /// # Panics
+    /// When the store does not delete one.
+    pub fn collect_aborted(&self, aborted: &SnapshotHandle, kept: &[&SnapshotHandle]) {
+        let mut aborted = aborted.clone();
+        aborted.objects.retain(|object| !object.path.starts_with(LIVE));
+        self.collect([&aborted], kept.iter().copied());
     }
 }
 

@@ -1,0 +1,284 @@
+//! The instance: passes each call on, and records what changes.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use weir_state_api::{
+    Address, Capabilities, CheckpointId, CleanUp, KeyedBackend, Lookup, MapRange, Millis,
+    NextTimer, Notification, OpenRequest, Order, Page, PendingValues, Result, ScanStep,
+    SnapshotKind, SnapshotRequest, SnapshotTask, StateDescriptor, StateId, Statistics, TimeDomain,
+    TimerPoll, TimerRef, UpdateFn, Updated, Values,
+};
+
+use crate::base::{Base, InnerBase};
+use crate::checkpoint::Lent;
+use crate::factory::Shared;
+use crate::format::record;
+use crate::log::InstanceLog;
+use crate::materializer::Materializer;
+
+/// An instance of a changelog around one of the wrapped backend.
+pub(crate) struct ChangelogBackend {
+    pub(crate) inner: Box<dyn KeyedBackend>,
+    pub(crate) log: InstanceLog,
+    /// What the log goes on from; without it the next checkpoint is a whole snapshot.
+    pub(crate) base: Option<Arc<Base>>,
+    pub(crate) inner_base: Option<InnerBase>,
+    pub(crate) materializer: Materializer,
+    /// As it was opened, without what it was restored from.
+    pub(crate) request: OpenRequest,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) lent: Lent,
+    pub(crate) watermark: Option<Millis>,
+    /// The newest checkpoint that names what the instance needs.
+    pub(crate) last_checkpoint: Option<CheckpointId>,
+}
+
+impl std::fmt::Debug for ChangelogBackend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChangelogBackend")
+            .field("inner", &self.inner)
+            .field("log", &self.log.id())
+            .field("position", &self.log.position())
+            .finish_non_exhaustive()
+    }
+}
+
+impl ChangelogBackend {
+    /// Whether it may create objects between snapshots: without that there is no log.
+    pub(crate) fn may_log(&self) -> bool {
+        !self.request.directory.is_empty()
+    }
+
+    /// The log before is useless: the next checkpoint is a whole snapshot, from which it begins anew.
+    pub(crate) fn lose_base(&mut self) {
+        self.base = None;
+        self.materializer.invalidate();
+        self.log.stop();
+    }
+
+    /// After a change, with a schedule by changes.
+    #[inline]
+    fn changed(&mut self) {
+        if self.materializer.is_due_at(self.log.position()) {
+            self.materialize(Instant::now());
+        }
+    }
+}
+
+impl KeyedBackend for ChangelogBackend {
+    fn capabilities(&self) -> Capabilities {
+        let inner = self.inner.capabilities();
+        if self.may_log() { inner.with_incremental_snapshots(true) } else { inner }
+    }
+
+    /// A changed TTL converts stored values by the time of the call, which a replay could not repeat:
+    /// the log begins anew.
+    fn register(&mut self, descriptor: &StateDescriptor) -> Result<StateId> {
+        let states = self.inner.states();
+        let known = states.iter().find(|(_, state)| state.name == descriptor.name);
+        let id = self.inner.register(descriptor)?;
+        if known.is_some_and(|(_, state)| state.ttl != descriptor.ttl) {
+            self.lose_base();
+        }
+        Ok(id)
+    }
+
+    fn states(&self) -> Vec<(StateId, StateDescriptor)> {
+        self.inner.states()
+    }
+
+    #[inline]
+    fn get(&mut self, at: &Address<'_>) -> Result<Lookup<'_>> {
+        self.inner.get(at)
+    }
+
+    #[inline]
+    fn get_or_defer(&mut self, at: &Address<'_>) -> Result<Option<Lookup<'_>>> {
+        self.inner.get_or_defer(at)
+    }
+
+    fn get_into(&mut self, at: &Address<'_>, buffer: &mut [u8]) -> Result<Option<usize>> {
+        self.inner.get_into(at, buffer)
+    }
+
+    fn multi_get(
+        &mut self,
+        addresses: &[Address<'_>],
+        values: &mut Values,
+    ) -> Result<Option<PendingValues>> {
+        self.inner.multi_get(addresses, values)
+    }
+
+    #[inline]
+    fn put(&mut self, at: &Address<'_>, value: &[u8]) -> Result<()> {
+        self.inner.put(at, value)?;
+        self.log.record(|out| record::push_put(at, value, out));
+        self.changed();
+        Ok(())
+    }
+
+    fn delete(&mut self, at: &Address<'_>) -> Result<()> {
+        self.inner.delete(at)?;
+        self.log.record(|out| record::push_delete(at, out));
+        self.changed();
+        Ok(())
+    }
+
+    fn append(&mut self, at: &Address<'_>, value: &[u8]) -> Result<()> {
+        self.inner.append(at, value)?;
+        self.log.record(|out| record::push_append(at, value, out));
+        self.changed();
+        Ok(())
+    }
+
+    /// What the function decides is recorded while its output is at hand, and taken back when the
+    /// wrapped backend refuses it.
+    fn update(&mut self, at: &Address<'_>, f: &mut UpdateFn<'_>) -> Result<Updated> {
+        let Self { inner, log, .. } = self;
+        let mark = log.mark();
+        let updated = inner.update(at, &mut |old, output| {
+            let change = f(old, output)?;
+            log.record_update(at, change, output);
+            Ok(change)
+        });
+        match updated {
+            Ok(Updated::Done) => log.check_length(),
+            Ok(Updated::Pending(_)) | Err(_) => log.roll_back(mark),
+        }
+        self.changed();
+        updated
+    }
+
+    fn scan(
+        &mut self,
+        at: &Address<'_>,
+        range: MapRange<'_>,
+        order: Order,
+        page: &mut Page,
+    ) -> Result<ScanStep> {
+        self.inner.scan(at, range, order, page)
+    }
+
+    fn delete_range(&mut self, at: &Address<'_>, range: MapRange<'_>) -> Result<()> {
+        self.inner.delete_range(at, range)?;
+        self.log.record(|out| record::push_delete_range(at, range, out));
+        self.changed();
+        Ok(())
+    }
+
+    fn scan_keys(
+        &mut self,
+        state: StateId,
+        namespace: Option<&[u8]>,
+        page: &mut Page,
+    ) -> Result<ScanStep> {
+        self.inner.scan_keys(state, namespace, page)
+    }
+
+    fn register_timer(&mut self, timer: &TimerRef<'_>) -> Result<()> {
+        self.inner.register_timer(timer)?;
+        self.log.record(|out| record::push_register_timer(timer, out));
+        self.changed();
+        Ok(())
+    }
+
+    fn delete_timer(&mut self, timer: &TimerRef<'_>) -> Result<()> {
+        self.inner.delete_timer(timer)?;
+        self.log.record(|out| record::push_delete_timer(timer, out));
+        self.changed();
+        Ok(())
+    }
+
+    fn poll_timer(&mut self, queue: StateId, now: Millis) -> Result<TimerPoll<'_>> {
+        let Self { inner, log, .. } = self;
+        let poll = inner.poll_timer(queue, now)?;
+        if let TimerPoll::Due(timer) = &poll {
+            log.record(|out| record::push_delete_timer(timer, out));
+        }
+        Ok(poll)
+    }
+
+    fn next_timer(&mut self, queue: StateId) -> Result<NextTimer> {
+        self.inner.next_timer(queue)
+    }
+
+    /// Values written before the first watermark count from it: what they mean changes with this call,
+    /// which a replay could not repeat.
+    fn advance_watermark(&mut self, watermark: Millis) {
+        self.inner.advance_watermark(watermark);
+        if watermark == Millis::MIN {
+            return;
+        }
+        if self.watermark.is_none() {
+            let by_event_time = |ttl: weir_state_api::StateTtl| ttl.domain == TimeDomain::Event;
+            if self.inner.states().iter().any(|(_, state)| state.ttl.is_some_and(by_event_time)) {
+                self.lose_base();
+            }
+        }
+        self.watermark = self.watermark.max(Some(watermark));
+    }
+
+    /// Not recorded: what it removes has expired, and a replay that brings it back brings it back
+    /// expired.
+    fn clean_up(&mut self, state: StateId, budget: u64) -> Result<CleanUp> {
+        self.inner.clean_up(state, budget)
+    }
+
+    fn snapshot(&mut self, request: SnapshotRequest) -> Result<SnapshotTask> {
+        self.adopt();
+        if request.kind != SnapshotKind::Checkpoint {
+            return self.savepoint(request);
+        }
+        if !self.may_log() {
+            return self.pass_snapshot_on(request);
+        }
+        self.last_checkpoint = self.last_checkpoint.max(Some(request.checkpoint));
+        match self.checkpoint_from_log(&request) {
+            Some(task) => {
+                let now = Instant::now();
+                if self.materializer.is_due(now, self.log.batches())
+                    && self.materializer.is_overdue()
+                {
+                    self.materialize(now);
+                }
+                Ok(task)
+            }
+            None => self.whole_checkpoint(&request),
+        }
+    }
+
+    fn notify(&mut self, notification: Notification) -> Result<()> {
+        if !self.may_log() {
+            return self.inner.notify(notification);
+        }
+        self.adopt();
+        if let Notification::Subsumed(id) = notification
+            && self.last_checkpoint.is_some_and(|last| last <= id)
+        {
+            // No checkpoint is left that names what the log goes on from.
+            self.lose_base();
+            self.last_checkpoint = None;
+            if let Some(base) = self.inner_base.take() {
+                self.inner.notify(Notification::Subsumed(base.id))?;
+            }
+        }
+        let now = Instant::now();
+        if self.materializer.is_due(now, self.log.batches()) {
+            self.materialize(now);
+        }
+        Ok(())
+    }
+
+    fn physical_entries(&self, state: StateId) -> Result<u64> {
+        self.inner.physical_entries(state)
+    }
+
+    fn statistics(&self) -> Statistics {
+        let mut statistics = self.inner.statistics();
+        let (uploaded, downloaded) = self.lent.traffic();
+        statistics.bytes_uploaded += uploaded;
+        statistics.bytes_downloaded += downloaded;
+        statistics
+    }
+}

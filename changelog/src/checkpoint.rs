@@ -1,0 +1,321 @@
+//! Checkpoints: what is pinned in the call, and the handle that the task builds.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use weir_state_api::{
+    CheckpointId, Error, ErrorKind, Notification, ObjectRef, Result, SnapshotHandle, SnapshotKind,
+    SnapshotRequest, SnapshotTask,
+};
+
+use crate::backend::ChangelogBackend;
+use crate::base::{Base, InnerBase, ObjectTable};
+use crate::factory::BACKEND_NAME;
+use crate::format::manifest::{FORMAT_VERSION, LogRange, LoggedState, Manifest, Segment};
+use crate::format::{LogId, LogPosition};
+use crate::metrics::count;
+use crate::writer::{Chunk, LogObject, Persisted};
+
+/// What an instance shares with the tasks of its snapshots.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Lent(Arc<Account>);
+
+#[derive(Debug, Default)]
+struct Account {
+    /// Objects that a handle has named. One that other instances use too is named until they need it
+    /// no more: an object that is left out may be deleted, although those others will name it later.
+    named: Mutex<Vec<Arc<LogObject>>>,
+    /// Up to where batches were named.
+    named_to: AtomicU64,
+    uploaded: AtomicU64,
+    downloaded: AtomicU64,
+}
+
+impl Lent {
+    /// Bytes of log that this instance has uploaded and downloaded.
+    pub(crate) fn traffic(&self) -> (u64, u64) {
+        (self.0.uploaded.load(Ordering::Relaxed), self.0.downloaded.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn downloaded(&self, bytes: u64) {
+        count(&self.0.downloaded, bytes);
+    }
+
+    /// A handle names these objects; adds those that have to be named for others.
+    fn name(&self, objects: &[Arc<LogObject>], table: &mut ObjectTable) {
+        let mut named = self.0.named.lock().unwrap_or_else(PoisonError::into_inner);
+        named.retain(|object| object.is_used());
+        for object in objects {
+            object.name();
+            if !named.iter().any(|other| Arc::ptr_eq(other, object)) {
+                named.push(Arc::clone(object));
+            }
+        }
+        for object in named.iter() {
+            table.add(object.reference());
+        }
+    }
+
+    fn count(&self, chunks: &[Arc<Chunk>]) {
+        let Some(to) = chunks.last().map(|chunk| chunk.to.0) else { return };
+        let before = self.0.named_to.fetch_max(to, Ordering::Relaxed);
+        let new = chunks.iter().filter(|chunk| chunk.to.0 > before);
+        let bytes = new.filter_map(|chunk| chunk.stored()).map(|stored| u64::from(stored.length));
+        count(&self.0.uploaded, bytes.sum());
+    }
+}
+
+/// A checkpoint that builds on a log, as it was when it began.
+struct Pinned {
+    base: Arc<Base>,
+    chunks: Vec<Arc<Chunk>>,
+    log: LogId,
+    to: LogPosition,
+    /// Complete but for objects and metadata.
+    handle: SnapshotHandle,
+    states: Vec<LoggedState>,
+    lent: Lent,
+}
+
+impl ChangelogBackend {
+    /// The checkpoint as a base and positions; `None` when the log does not reach back to one.
+    pub(crate) fn checkpoint_from_log(
+        &mut self,
+        request: &SnapshotRequest,
+    ) -> Option<SnapshotTask> {
+        let persisted = self.log.persist();
+        // Handing the last changes over may have given the log up.
+        if !self.log.is_whole() {
+            self.base = None;
+        }
+        let (persisted, base) = (persisted?, Arc::clone(self.base.as_ref()?));
+        let states = self.inner.states();
+        let logged = |(id, state): &(weir_state_api::StateId, weir_state_api::StateDescriptor)| {
+            LoggedState { number: id.0, name: state.name.clone(), ttl: state.ttl }
+        };
+        let logged = states.iter().map(logged).collect();
+        let mut handle = self.new_handle(request);
+        handle.states = states.into_iter().map(|(_, state)| state).collect();
+        let pinned = Pinned {
+            chunks: self.log.since(base.position),
+            base,
+            log: self.log.id(),
+            to: self.log.position(),
+            handle,
+            states: logged,
+            lent: self.lent.clone(),
+        };
+        Some(SnapshotTask::new(pinned.run(persisted)))
+    }
+
+    /// A checkpoint that is a materialization: the log goes on from it when it is written.
+    pub(crate) fn whole_checkpoint(&mut self, request: &SnapshotRequest) -> Result<SnapshotTask> {
+        count(&self.shared.counters().whole_checkpoints, 1);
+        count(&self.shared.counters().materializations_begun, 1);
+        self.materializer.invalidate();
+        self.log.restart();
+        let begun = self.materializer.begin(Instant::now(), self.log.position());
+        // What the wrapped backend may build on goes away with the checkpoint that names it.
+        let usable = self
+            .inner_base
+            .filter(|base| base.kept_by.is_none_or(|checkpoint| request.may_build_on(checkpoint)));
+        let reuse_from = usable.map_or(begun.id, |base| base.id);
+        let inner = self.inner_request(begun.id, reuse_from, request);
+        let task = match self.inner.snapshot(inner) {
+            Ok(task) => task,
+            Err(error) => {
+                self.lose_base();
+                return Err(error);
+            }
+        };
+        let (outcomes, handle) = (self.materializer.outcomes(), self.new_handle(request));
+        Ok(SnapshotTask::new(async move {
+            let inner = task.run().await?;
+            outcomes.push(begun, Ok(inner.clone()));
+            let mut table = ObjectTable::default();
+            for object in &inner.objects {
+                table.add(object);
+            }
+            Ok(wrap(handle, inner, table.into_objects()))
+        }))
+    }
+
+    /// A snapshot of the wrapped backend under the same request.
+    pub(crate) fn pass_snapshot_on(&mut self, request: SnapshotRequest) -> Result<SnapshotTask> {
+        let handle = self.new_handle(&request);
+        let task = self.inner.snapshot(request)?;
+        Ok(SnapshotTask::new(async move {
+            let inner = task.run().await?;
+            let objects = inner.objects.clone();
+            Ok(wrap(handle, inner, objects))
+        }))
+    }
+
+    /// A savepoint stands on its own, and neither helps nor hinders the log.
+    pub(crate) fn savepoint(&mut self, mut request: SnapshotRequest) -> Result<SnapshotTask> {
+        let handle = self.new_handle(&request);
+        if self.may_log() {
+            request.checkpoint = self.materializer.next_id();
+            request.reuse_from = None;
+        }
+        let task = self.inner.snapshot(request)?;
+        Ok(SnapshotTask::new(async move {
+            let inner = task.run().await?;
+            let objects = inner.objects.clone();
+            Ok(wrap(handle, inner, objects))
+        }))
+    }
+
+    /// Begins a materialization, if there is something to gain from one and none is under way.
+    pub(crate) fn materialize(&mut self, now: Instant) {
+        let Some(base) = self.base.as_ref().map(Arc::clone) else { return };
+        if self.materializer.is_running() {
+            return;
+        }
+        self.log.hand_over();
+        let position = self.log.position();
+        if !self.log.is_whole() || (position == base.position && base.restored.is_empty()) {
+            self.materializer.skip(now, position);
+            return;
+        }
+        let counters = Arc::clone(self.shared.counters());
+        count(&counters.materializations_begun, 1);
+        let begun = self.materializer.begin(now, position);
+        let reuse_from = self.inner_base.map_or(begun.id, |base| base.id);
+        let mut request = SnapshotRequest::checkpoint(begun.id, "");
+        request.watermark = self.watermark;
+        let inner = self.inner_request(begun.id, reuse_from, &request);
+        let outcomes = self.materializer.outcomes();
+        match self.inner.snapshot(inner) {
+            Ok(task) => {
+                let spawner = Arc::clone(&self.request.environment.spawner);
+                task.run_on(&*spawner, move |result| outcomes.push(begun, result));
+            }
+            Err(error) => outcomes.push(begun, Err(error)),
+        }
+    }
+
+    /// Takes in what has become of materializations: the log goes on from the newest one.
+    pub(crate) fn adopt(&mut self) {
+        for (outcome, usable) in self.materializer.ended() {
+            let (begun, counters) = (outcome.materialized, Arc::clone(self.shared.counters()));
+            match outcome.result {
+                Ok(handle) if usable && self.log.is_whole() => {
+                    count(&counters.materializations_done, 1);
+                    let (handles, restored) = (vec![handle], Vec::new());
+                    let position = begun.position;
+                    self.base = Some(Arc::new(Base { handles, restored, position }));
+                    let base = InnerBase { id: begun.id, kept_by: None };
+                    let before = self.inner_base.replace(base);
+                    drop(self.log.truncate(position));
+                    // The wrapped backend may build on it: each handle from now on names it, until the
+                    // next one takes its place. That news fails concerns later snapshots only.
+                    drop(self.inner.notify(Notification::Complete(begun.id)));
+                    if let Some(before) = before {
+                        drop(self.inner.notify(Notification::Subsumed(before.id)));
+                    }
+                }
+                _ => {
+                    count(&counters.materializations_failed, 1);
+                    drop(self.inner.notify(Notification::Aborted(begun.id)));
+                }
+            }
+        }
+    }
+
+    /// The first base of an empty instance: a snapshot of nothing.
+    pub(crate) async fn begin_empty(&mut self) -> Result<()> {
+        count(&self.shared.counters().materializations_begun, 1);
+        self.log.restart();
+        let begun = self.materializer.begin(Instant::now(), self.log.position());
+        let request = SnapshotRequest::checkpoint(begun.id, "");
+        let inner = self.inner_request(begun.id, begun.id, &request);
+        let result = self.inner.snapshot(inner)?.run().await?;
+        self.materializer.outcomes().push(begun, Ok(result));
+        self.adopt();
+        Ok(())
+    }
+
+    fn new_handle(&self, request: &SnapshotRequest) -> SnapshotHandle {
+        SnapshotHandle::new(BACKEND_NAME, FORMAT_VERSION, &self.request, request)
+    }
+
+    /// A request for a materialization, whose objects lie where the instance may create them at any time.
+    fn inner_request(
+        &self,
+        id: CheckpointId,
+        reuse_from: CheckpointId,
+        outer: &SnapshotRequest,
+    ) -> SnapshotRequest {
+        let mut inner = SnapshotRequest::checkpoint(id, self.request.directory.clone());
+        inner.kind = SnapshotKind::Checkpoint;
+        inner.ownership = outer.ownership;
+        inner.reuse_from = Some(reuse_from);
+        inner.watermark = outer.watermark;
+        inner
+    }
+}
+
+impl Pinned {
+    async fn run(self, persisted: Persisted) -> Result<SnapshotHandle> {
+        persisted.wait().await?;
+        let Pinned { base, chunks, log, to, mut handle, states, lent } = self;
+        let mut table = ObjectTable::default();
+        for object in base.handles.iter().flat_map(|handle| &handle.objects) {
+            table.add(object);
+        }
+        let mut logs = Vec::with_capacity(base.restored.len() + 1);
+        for restored in &base.restored {
+            let numbers: Vec<u32> =
+                restored.objects.iter().map(|object| table.add(object)).collect();
+            let mut range = restored.range.clone();
+            for segment in &mut range.segments {
+                segment.object = numbers.get(segment.object as usize).copied().unwrap_or_default();
+            }
+            logs.push(range);
+        }
+        let mut objects: Vec<Arc<LogObject>> = Vec::new();
+        let mut segments = Vec::with_capacity(chunks.len());
+        for chunk in &chunks {
+            let Some(stored) = chunk.stored() else {
+                return Err(Error::new(ErrorKind::Closed, "the log was given up meanwhile")
+                    .advice("the next checkpoint stands on its own"));
+            };
+            let object = stored.object.object();
+            if objects.last().is_none_or(|last| !Arc::ptr_eq(last, object)) {
+                objects.push(Arc::clone(object));
+            }
+            segments.push(Segment {
+                object: table.add(object.reference()),
+                offset: stored.offset,
+                length: stored.length,
+                from: chunk.from,
+                to: chunk.to,
+            });
+        }
+        lent.name(&objects, &mut table);
+        lent.count(&chunks);
+        if base.position < to {
+            let key_groups = handle.key_groups;
+            let (written_for, from) = (key_groups, base.position);
+            logs.push(LogRange { log, written_for, key_groups, from, to, states, segments });
+        }
+        let manifest = Manifest { bases: base.handles.clone(), logs };
+        handle.objects = table.into_objects();
+        handle.metadata = manifest.encode();
+        Ok(handle)
+    }
+}
+
+/// The handle of a snapshot that is nothing but one of the wrapped backend.
+fn wrap(
+    mut handle: SnapshotHandle,
+    inner: SnapshotHandle,
+    objects: Vec<ObjectRef>,
+) -> SnapshotHandle {
+    handle.states.clone_from(&inner.states);
+    handle.objects = objects;
+    handle.metadata = Manifest { bases: vec![inner], logs: Vec::new() }.encode();
+    handle
+}

@@ -1,0 +1,169 @@
+//! The log of one instance, as its task sees it: the changes it collects, and the batches it needs.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use weir_state_api::{Address, Change};
+
+use crate::format::record::{push_delete, push_put};
+use crate::format::{LogId, LogPosition};
+use crate::writer::{Chunk, LogStream, Persisted};
+
+/// A batch states the length of its changes in four bytes.
+const MAX_CHUNK: usize = u32::MAX as usize;
+
+/// A log that goes on from a position, or none: then changes are not recorded.
+#[derive(Debug)]
+pub(crate) struct InstanceLog {
+    id: LogId,
+    stream: Option<LogStream>,
+    chunk_bytes: usize,
+    records: bool,
+    /// Changes that are not handed over yet.
+    active: Vec<u8>,
+    active_from: LogPosition,
+    next: u64,
+    /// Batches from where the log begins, without a gap.
+    chunks: VecDeque<Arc<Chunk>>,
+}
+
+/// Where the collected changes ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mark {
+    length: usize,
+    next: u64,
+}
+
+impl InstanceLog {
+    /// A log that records nothing yet; without a stream it never will.
+    pub(crate) fn new(stream: Option<LogStream>, chunk_bytes: usize) -> Self {
+        InstanceLog {
+            id: LogId::random(),
+            stream,
+            chunk_bytes: chunk_bytes.max(1),
+            records: false,
+            active: Vec::new(),
+            active_from: LogPosition::START,
+            next: 0,
+            chunks: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn id(&self) -> LogId {
+        self.id
+    }
+
+    /// Whether changes are recorded, and none since its start is missing.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.records
+    }
+
+    /// Behind the last change.
+    pub(crate) fn position(&self) -> LogPosition {
+        LogPosition(self.next)
+    }
+
+    /// How many batches it holds.
+    pub(crate) fn batches(&self) -> usize {
+        self.chunks.len()
+    }
+
+    /// Begins to record here; what came before is forgotten.
+    pub(crate) fn restart(&mut self) {
+        self.stop();
+        self.records = self.stream.is_some();
+    }
+
+    /// Records nothing any more, and forgets what was.
+    pub(crate) fn stop(&mut self) {
+        self.records = false;
+        self.active.clear();
+        self.active_from = self.position();
+        self.chunks.clear();
+        if let Some(stream) = &self.stream {
+            stream.forget(LogPosition(self.next));
+        }
+    }
+
+    /// Records a change, which `push` appends to the buffer.
+    #[inline]
+    pub(crate) fn record(&mut self, push: impl FnOnce(&mut Vec<u8>)) {
+        if self.records {
+            push(&mut self.active);
+            self.next += 1;
+            self.check_length();
+        }
+    }
+
+    /// Records what an update has decided, as long as the backend may still refuse it.
+    #[inline]
+    pub(crate) fn record_update(&mut self, at: &Address<'_>, change: Change, output: &[u8]) {
+        if !self.records || change == Change::Keep {
+            return;
+        }
+        self.next += 1;
+        match change {
+            Change::Put => push_put(at, output, &mut self.active),
+            Change::Delete | Change::Keep => push_delete(at, &mut self.active),
+        }
+    }
+
+    /// To come back to, until the next change is recorded.
+    #[inline]
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { length: self.active.len(), next: self.next }
+    }
+
+    /// What was recorded since the mark has not happened.
+    pub(crate) fn roll_back(&mut self, mark: Mark) {
+        self.active.truncate(mark.length);
+        self.next = mark.next;
+    }
+
+    /// Hands changes over when there are enough of them.
+    #[inline]
+    pub(crate) fn check_length(&mut self) {
+        if self.active.len() >= self.chunk_bytes {
+            self.hand_over();
+        }
+    }
+
+    /// Hands all changes over. The log is given up when they are not taken.
+    #[cold]
+    pub(crate) fn hand_over(&mut self) {
+        if self.active_from == self.position() || !self.records {
+            return;
+        }
+        let chunk = Arc::new(Chunk::new(self.active_from, self.position()));
+        let room = self.active.capacity().min(2 * self.chunk_bytes);
+        let changes = std::mem::replace(&mut self.active, Vec::with_capacity(room));
+        let taken = changes.len() <= MAX_CHUNK
+            && self.stream.as_ref().is_some_and(|stream| stream.append(self.id, &chunk, changes));
+        if !taken {
+            self.stop();
+            return;
+        }
+        self.active_from = chunk.to;
+        self.chunks.push_back(chunk);
+    }
+
+    /// Resolves when everything before [`position`](InstanceLog::position) is in the store.
+    pub(crate) fn persist(&mut self) -> Option<Persisted> {
+        self.hand_over();
+        self.records.then(|| self.stream.as_ref().map(LogStream::persist)).flatten()
+    }
+
+    /// The batches with what changed from `position` on.
+    pub(crate) fn since(&self, position: LogPosition) -> Vec<Arc<Chunk>> {
+        self.chunks.iter().filter(|chunk| chunk.to > position).map(Arc::clone).collect()
+    }
+
+    /// Forgets the batches that hold nothing from `position` on, and returns them.
+    pub(crate) fn truncate(&mut self, position: LogPosition) -> Vec<Arc<Chunk>> {
+        let count = self.chunks.iter().take_while(|chunk| chunk.to <= position).count();
+        if let Some(stream) = self.stream.as_ref().filter(|_| count > 0) {
+            stream.forget(position);
+        }
+        self.chunks.drain(..count).collect()
+    }
+}

@@ -1,0 +1,197 @@
+//! The writer: one thread per process that packs the batches of all instances into objects.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `schedule.rs` | what is uploaded when, tried again, given up: no I/O, no clock |
+//! | `thread.rs` | the thread: compresses, and does what the schedule says |
+//! | `upload.rs` | one attempt |
+//! | `chunk.rs`, `object.rs` | a batch and where it is; an object and who needs it |
+//! | `pressure.rs` | what may be in flight |
+
+mod chunk;
+mod object;
+mod pressure;
+mod schedule;
+mod thread;
+mod upload;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_channel::oneshot;
+use weir_state_api::{Environment, Error, ErrorKind, Result};
+
+pub(crate) use chunk::Chunk;
+pub(crate) use object::LogObject;
+use pressure::{Held, InFlight};
+use schedule::{PersistReply, StreamId};
+pub(crate) use thread::copy_name;
+use upload::Report;
+
+use crate::format::{LogId, LogPosition};
+use crate::metrics::{ChangelogMetrics, Counters, count};
+use crate::options::ChangelogOptions;
+
+/// A store, as the writer knows it.
+pub(crate) type StoreId = usize;
+
+/// What the thread is told.
+#[derive(Debug)]
+pub(crate) enum Message {
+    Open { stream: StreamId, environment: Environment, directory: String },
+    Append { stream: StreamId, log: LogId, chunk: Arc<Chunk>, changes: Vec<u8>, held: Held },
+    Persist { stream: StreamId, reply: PersistReply },
+    Press,
+    Forget { stream: StreamId, to: LogPosition },
+    Close { stream: StreamId },
+    Attempted(Report),
+    Unused { store: StoreId, path: String, named: bool },
+    ShutDown,
+}
+
+/// Keeps the thread: it ends when the last one is gone and nothing is left to upload.
+#[derive(Debug)]
+struct Alive(Sender<Message>);
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        drop(self.0.send(Message::ShutDown));
+    }
+}
+
+/// The process's writer. Its thread starts with the first instance, and ends with the last user.
+#[derive(Debug)]
+pub(crate) struct LogWriter {
+    options: Arc<ChangelogOptions>,
+    counters: Arc<Counters>,
+    in_flight: Arc<InFlight>,
+    next_stream: AtomicU64,
+    alive: Mutex<Option<Arc<Alive>>>,
+}
+
+impl LogWriter {
+    pub(crate) fn new(options: Arc<ChangelogOptions>) -> Self {
+        let in_flight = InFlight::new(options.max_in_flight_bytes);
+        LogWriter {
+            options,
+            counters: Arc::default(),
+            in_flight,
+            next_stream: AtomicU64::new(0),
+            alive: Mutex::new(None),
+        }
+    }
+
+    pub(crate) fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
+    pub(crate) fn metrics(&self) -> ChangelogMetrics {
+        self.counters.read(self.in_flight.bytes())
+    }
+
+    /// An instance begins to log. Its objects, and those of others that share them, lie in `directory`.
+    ///
+    /// # Errors
+    /// [`Unavailable`](ErrorKind::Unavailable) when the system has no thread to give.
+    pub(crate) fn open(&self, environment: Environment, directory: String) -> Result<LogStream> {
+        let mut slot = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        let alive = match &*slot {
+            Some(alive) => Arc::clone(alive),
+            None => Arc::clone(slot.insert(Arc::new(Alive(self.start()?)))),
+        };
+        drop(slot);
+        let to = alive.0.clone();
+        let stream = self.next_stream.fetch_add(1, Ordering::Relaxed);
+        to.send(Message::Open { stream, environment, directory }).map_err(|_| ended())?;
+        Ok(LogStream {
+            stream,
+            to,
+            _alive: alive,
+            options: Arc::clone(&self.options),
+            counters: Arc::clone(&self.counters),
+            in_flight: Arc::clone(&self.in_flight),
+        })
+    }
+
+    fn start(&self) -> Result<Sender<Message>> {
+        let (sender, receiver) = channel();
+        let writer = thread::WriterThread::new(
+            Arc::clone(&self.options),
+            Arc::clone(&self.counters),
+            sender.clone(),
+        );
+        std::thread::Builder::new()
+            .name("weir-changelog".into())
+            .spawn(move || writer.run(&receiver))
+            .map_err(|error| {
+                Error::new(ErrorKind::Unavailable, "no thread for the changelog's writer")
+                    .source(error)
+            })?;
+        Ok(sender)
+    }
+}
+
+/// An instance's way to the writer.
+#[derive(Debug)]
+pub(crate) struct LogStream {
+    stream: StreamId,
+    to: Sender<Message>,
+    _alive: Arc<Alive>,
+    options: Arc<ChangelogOptions>,
+    counters: Arc<Counters>,
+    in_flight: Arc<InFlight>,
+}
+
+impl LogStream {
+    /// Hands changes over. Waits while too much is in flight; `false` when that took too long and they
+    /// were not taken.
+    pub(crate) fn append(&self, log: LogId, chunk: &Arc<Chunk>, changes: Vec<u8>) -> bool {
+        let bytes = changes.len() as u64;
+        let press = || drop(self.to.send(Message::Press));
+        let (stream, timeout) = (self.stream, self.options.stall_timeout);
+        let Some(held) = self.in_flight.hold(bytes, timeout, &self.counters, press) else {
+            count(&self.counters.abandoned_logs, 1);
+            return false;
+        };
+        count(&self.counters.changes, chunk.to.0 - chunk.from.0);
+        count(&self.counters.change_bytes, bytes);
+        let chunk = Arc::clone(chunk);
+        self.to.send(Message::Append { stream, log, chunk, changes, held }).is_ok()
+    }
+
+    /// Resolves when all that was handed over so far is in the store, or cannot be brought there for
+    /// now.
+    pub(crate) fn persist(&self) -> Persisted {
+        let (reply, receiver) = oneshot::channel();
+        // A writer that is gone drops the reply, which is an answer.
+        drop(self.to.send(Message::Persist { stream: self.stream, reply }));
+        Persisted(receiver)
+    }
+
+    /// What was handed over before `to`, and no checkpoint waits for, is not needed.
+    pub(crate) fn forget(&self, to: LogPosition) {
+        drop(self.to.send(Message::Forget { stream: self.stream, to }));
+    }
+}
+
+impl Drop for LogStream {
+    fn drop(&mut self) {
+        drop(self.to.send(Message::Close { stream: self.stream }));
+    }
+}
+
+/// The answer to [`LogStream::persist`].
+#[derive(Debug)]
+pub(crate) struct Persisted(oneshot::Receiver<Result<()>>);
+
+impl Persisted {
+    pub(crate) async fn wait(self) -> Result<()> {
+        self.0.await.unwrap_or_else(|_| Err(ended()))
+    }
+}
+
+fn ended() -> Error {
+    Error::new(ErrorKind::Closed, "the changelog's writer has ended")
+        .advice("restore the last checkpoint in a new instance")
+}

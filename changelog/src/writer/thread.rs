@@ -1,0 +1,226 @@
+//! The writer's thread.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::Instant;
+
+use bytes::Bytes;
+use weir_state_api::{Environment, ObjectRef};
+
+use super::chunk::Stored;
+use super::object::{LogObject, ObjectUse};
+use super::schedule::{Action, Item, Placed, Schedule, Settled, StreamId};
+use super::upload::{self, Report};
+use super::{Message, StoreId};
+use crate::format::batch::{BatchEncoder, BatchHeader};
+use crate::metrics::{Counters, count};
+use crate::options::ChangelogOptions;
+
+/// How many messages are taken before the schedule is asked again.
+const BURST: usize = 64;
+
+/// A store, and the instances that write to it.
+#[derive(Debug)]
+struct Store {
+    environment: Environment,
+    schedule: Schedule,
+    directories: HashMap<StreamId, String>,
+}
+
+pub(super) struct WriterThread {
+    options: Arc<ChangelogOptions>,
+    counters: Arc<Counters>,
+    encoder: BatchEncoder,
+    /// Never removed, so that a number stays one store's; a process has few.
+    stores: Vec<Store>,
+    streams: HashMap<StreamId, StoreId>,
+    own: Sender<Message>,
+    /// Nobody will ask for more.
+    ending: bool,
+}
+
+impl WriterThread {
+    pub(super) fn new(
+        options: Arc<ChangelogOptions>,
+        counters: Arc<Counters>,
+        own: Sender<Message>,
+    ) -> Self {
+        WriterThread {
+            encoder: BatchEncoder::new(options.compression_level),
+            options,
+            counters,
+            stores: Vec::new(),
+            streams: HashMap::new(),
+            own,
+            ending: false,
+        }
+    }
+
+    pub(super) fn run(mut self, messages: &Receiver<Message>) {
+        loop {
+            self.tick();
+            if self.ending && self.stores.iter().all(|store| store.schedule.is_idle()) {
+                return;
+            }
+            let deadline = self.stores.iter().filter_map(|s| s.schedule.next_deadline()).min();
+            let first = match deadline {
+                None => messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(at) => messages.recv_timeout(at.saturating_duration_since(Instant::now())),
+            };
+            match first {
+                Ok(message) => self.take(message),
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            for message in messages.try_iter().take(BURST) {
+                self.take(message);
+            }
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Open { stream, environment, directory } => {
+                self.open(stream, environment, directory);
+            }
+            Message::Append { stream, log, chunk, changes, held } => {
+                let records = u32::try_from(chunk.to.0 - chunk.from.0).unwrap_or(u32::MAX);
+                let header = BatchHeader { log, first: chunk.from, records };
+                let mut batch = Vec::new();
+                self.encoder.encode(header, &changes, &mut batch);
+                if let Some(store) = self.store_of(stream) {
+                    store.schedule.append(Item { stream, chunk, batch, _held: held });
+                }
+            }
+            Message::Persist { stream, reply } => {
+                if let Some(store) = self.store_of(stream) {
+                    store.schedule.persist(Instant::now(), stream, reply);
+                }
+            }
+            Message::Press => self.stores.iter_mut().for_each(|store| store.schedule.press()),
+            Message::Forget { stream, to } => {
+                if let Some(store) = self.store_of(stream) {
+                    store.schedule.forget(stream, to);
+                }
+            }
+            Message::Close { stream } => {
+                if let Some(store) = self.store_of(stream) {
+                    store.schedule.close(stream);
+                    if store.schedule.is_idle() {
+                        store.directories.clear();
+                    }
+                }
+                self.streams.remove(&stream);
+            }
+            Message::Attempted(report) => self.settle(report),
+            Message::Unused { store, path, named } => self.dispose(store, path, named),
+            Message::ShutDown => self.ending = true,
+        }
+    }
+
+    fn open(&mut self, stream: StreamId, environment: Environment, directory: String) {
+        let same = |store: &Store| {
+            Arc::ptr_eq(store.environment.store.service(), environment.store.service())
+        };
+        let id = self.stores.iter().position(same).unwrap_or_else(|| {
+            let schedule = Schedule::new(Arc::clone(&self.options), Arc::clone(&self.counters));
+            self.stores.push(Store { environment, schedule, directories: HashMap::new() });
+            self.stores.len() - 1
+        });
+        self.streams.insert(stream, id);
+        if let Some(store) = self.stores.get_mut(id) {
+            store.schedule.open(stream);
+            store.directories.insert(stream, directory);
+        }
+    }
+
+    fn store_of(&mut self, stream: StreamId) -> Option<&mut Store> {
+        self.stores.get_mut(*self.streams.get(&stream)?)
+    }
+
+    fn tick(&mut self) {
+        let now = Instant::now();
+        for (id, store) in self.stores.iter_mut().enumerate() {
+            for action in store.schedule.tick(now) {
+                let Action::Attempt { upload, attempt, owner, bytes, hedge } = action;
+                let directory = store.directories.get(&owner).map_or("", String::as_str);
+                let path = format!("{directory}log-{}", uuid::Uuid::new_v4().simple());
+                count(&self.counters.attempts, 1);
+                count(&self.counters.hedges, u64::from(hedge));
+                let report = Report { store: id, upload, attempt, path, result: Ok(()) };
+                upload::start(&store.environment, report, bytes, self.own.clone());
+            }
+        }
+    }
+
+    fn settle(&mut self, report: Report) {
+        let Report { store: id, upload, attempt, path, result } = report;
+        let Some(store) = self.stores.get_mut(id) else { return };
+        let ok = result.is_ok();
+        match store.schedule.settle(Instant::now(), upload, attempt, result) {
+            Settled::Done { items, bytes } => self.publish(id, path, &bytes, items),
+            Settled::Superfluous if ok => self.dispose(id, path, false),
+            Settled::Superfluous | Settled::Again | Settled::GivenUp => {}
+        }
+    }
+
+    /// An object is in the store: its batches are where they are, and nobody else knows yet.
+    fn publish(&mut self, id: StoreId, path: String, bytes: &Bytes, items: Vec<Placed>) {
+        let length = bytes.len() as u64;
+        count(&self.counters.objects, 1);
+        count(&self.counters.object_bytes, length);
+        count(&self.counters.batches, items.len() as u64);
+        self.copy(&path, bytes);
+        let reference = ObjectRef::new(path, length, crc32fast::hash(bytes)).shared();
+        let object = LogObject::new(reference, id, self.own.clone());
+        // A batch that nobody needs any more ends with its item: the object must not end with it.
+        let _while_published = ObjectUse::of(&object);
+        for Placed { item, offset } in items {
+            // Batches are shorter than 4 GiB.
+            let length = item.batch.len() as u32;
+            item.chunk.store(Stored { object: ObjectUse::of(&object), offset, length });
+        }
+        if let Some(store) = self.stores.get_mut(id) {
+            store.schedule.answer();
+        }
+    }
+
+    /// Writes the second copy. That it fails costs a slower restore, nothing else.
+    fn copy(&self, path: &str, bytes: &Bytes) {
+        let Some(copies) = self.options.local_copies.clone() else { return };
+        let Some(store) = self.stores.first() else { return };
+        let (name, bytes) = (copy_name(path).to_string(), bytes.clone());
+        let counters = Arc::clone(&self.counters);
+        store.environment.spawner.spawn(Box::pin(async move {
+            if copies.write(&name, bytes).await.is_err() {
+                count(&counters.failed_local_copies, 1);
+            }
+        }));
+    }
+
+    /// Nobody in this process needs an object any more.
+    fn dispose(&self, id: StoreId, path: String, named: bool) {
+        let Some(store) = self.stores.get(id) else { return };
+        let remote = (!named).then(|| store.environment.store.clone());
+        let copies = self.options.local_copies.clone();
+        if remote.is_none() && copies.is_none() {
+            return;
+        }
+        count(&self.counters.deleted_objects, u64::from(!named));
+        store.environment.spawner.spawn(Box::pin(async move {
+            // What cannot be deleted now, the collector finds when the attempt is over.
+            if let Some(copies) = copies {
+                drop(copies.delete(copy_name(&path)).await);
+            }
+            if let Some(remote) = remote {
+                drop(remote.delete(&path).await);
+            }
+        }));
+    }
+}
+
+/// The name of an object's local copy.
+pub(crate) fn copy_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}

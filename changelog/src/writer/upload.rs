@@ -1,0 +1,71 @@
+//! One attempt to upload an object.
+
+use std::sync::mpsc::Sender;
+
+use bytes::Bytes;
+use opendal::Operator;
+use weir_state_api::{Environment, Error, ErrorKind, Result};
+
+use super::schedule::{AttemptId, UploadId};
+use super::{Message, StoreId};
+use crate::format::batch::corrupt;
+
+/// What an attempt reports.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) store: StoreId,
+    pub(crate) upload: UploadId,
+    pub(crate) attempt: AttemptId,
+    /// Where it tried: a name of its own.
+    pub(crate) path: String,
+    pub(crate) result: Result<()>,
+}
+
+/// Starts an attempt; it reports once, also when the spawner drops it.
+pub(crate) fn start(environment: &Environment, report: Report, bytes: Bytes, to: Sender<Message>) {
+    let store = environment.store.clone();
+    let path = report.path.clone();
+    let mut once = Once { report: Some(report), to };
+    environment.spawner.spawn(Box::pin(async move {
+        once.send(upload(&store, &path, bytes).await);
+    }));
+}
+
+/// Writes an object and sees that it is there.
+async fn upload(store: &Operator, path: &str, bytes: Bytes) -> Result<()> {
+    let length = bytes.len() as u64;
+    store.write(path, bytes).await.map_err(|error| Error::store("write", path, error))?;
+    let stored = store.stat(path).await.map_err(|error| Error::store("stat", path, error))?;
+    if stored.content_length() != length {
+        let found = stored.content_length();
+        return Err(corrupt(
+            path,
+            format!("the store holds {found} bytes of the log, {length} were written"),
+        ));
+    }
+    Ok(())
+}
+
+struct Once {
+    report: Option<Report>,
+    to: Sender<Message>,
+}
+
+impl Once {
+    fn send(&mut self, result: Result<()>) {
+        if let Some(mut report) = self.report.take() {
+            report.result = result;
+            // Without a writer nobody waits for it.
+            drop(self.to.send(Message::Attempted(report)));
+        }
+    }
+}
+
+impl Drop for Once {
+    fn drop(&mut self) {
+        self.send(Err(Error::new(
+            ErrorKind::Unavailable,
+            "the upload of the log panicked or was dropped before it ended",
+        )));
+    }
+}

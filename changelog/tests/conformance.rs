@@ -1,0 +1,50 @@
+//! The contract, case by case, with and without materializations in between.
+#![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
+
+mod support;
+
+use weir_backend_heap::{HeapBackendFactory, HeapOptions};
+use weir_tests::conformance::Case;
+
+/// The log alone: nothing is materialized but an empty instance.
+mod log_only {
+    weir_tests::conformance_tests!(super::support::around_heap(u64::MAX));
+}
+
+/// A checkpoint may build on a new materialization where this one expects it to build on the last
+/// checkpoint.
+fn stands_with_materializations(case: &Case) -> bool {
+    case.name != "unchanged_state_is_shared_with_a_complete_checkpoint"
+}
+
+/// A materialization after each few changes, so that checkpoints begin at all distances from one.
+#[test]
+fn materializing() {
+    let factory = support::around_heap(37);
+    weir_tests::conformance::run_where(&factory, stands_with_materializations).assert_passed();
+}
+
+/// Few materializations, with long logs between them.
+#[test]
+fn materializing_rarely() {
+    let factory = support::around_heap(1_009);
+    weir_tests::conformance::run_where(&factory, concerns_snapshots).assert_passed();
+}
+
+#[test]
+fn matrix_with_materializations() {
+    weir_tests::matrix::check(&support::around_heap(11));
+}
+
+/// Around a backend that cannot build on its own snapshots.
+#[test]
+fn around_whole_snapshots() {
+    let heap = HeapBackendFactory::new(HeapOptions::default().with_incremental_snapshots(false));
+    let factory = support::Prompt::around(heap, 101);
+    weir_tests::conformance::run_where(&factory, concerns_snapshots).assert_passed();
+}
+
+fn concerns_snapshots(case: &Case) -> bool {
+    let groups = ["isolation", "restore", "damage", "sharing", "ttl_change", "timers"];
+    groups.contains(&case.group) && stands_with_materializations(case)
+}
