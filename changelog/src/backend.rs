@@ -160,6 +160,10 @@ impl KeyedBackend for ChangelogBackend {
         self.inner.scan(at, range, order, page)
     }
 
+    fn has_map_keys(&mut self, at: &Address<'_>) -> Result<Option<bool>> {
+        self.inner.has_map_keys(at)
+    }
+
     fn delete_range(&mut self, at: &Address<'_>, range: MapRange<'_>) -> Result<()> {
         self.inner.delete_range(at, range)?;
         self.log.record(|out| record::push_delete_range(at, range, out));
