@@ -46,7 +46,7 @@ impl Flusher {
         Flusher {
             tables,
             options: options.table_options(),
-            names: (!directory.is_empty()).then(|| ObjectNames::below(directory)),
+            names: (!directory.is_empty()).then(|| ObjectNames::below(directory).shared()),
             tiny_bytes: usize::try_from(options.inline_tail_bytes).unwrap_or(usize::MAX),
         }
     }

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use opendal::Operator;
 use serde::{Deserialize, Serialize};
 use weir_state_api::frame::Frame;
 use weir_state_api::ttl::{EventTime, TtlTime};

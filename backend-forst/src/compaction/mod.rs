@@ -8,7 +8,6 @@
 //! | `output.rs` | where outputs are cut, and how they leave |
 //! | `job.rs` | a compaction as bytes, and its result |
 //! | `worker.rs` | the public side: who carries out jobs of others |
-#![allow(dead_code, unused_imports, reason = "used by the backend as it lands")]
 
 mod input;
 mod job;

@@ -19,8 +19,6 @@ const MAGIC: [u8; 8] = *b"WEIRFMAN";
 /// Magic, version, length of the body.
 const HEADER_LEN: usize = 16;
 
-const CHECKSUM_LEN: usize = 4;
-
 /// Everything that a restore needs to know before it reads tables. Objects are named by their place
 /// in the list of the snapshot's handle, so a manifest stays right when objects are copied elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -26,7 +26,6 @@
 //! without further checks. Whoever names a part of a file also names its checksum (the manifest that
 //! of a table's end, the table's index that of each block): an intact piece of another file is not
 //! taken for the right one.
-#![allow(dead_code, unused_imports, reason = "used by the backend as it lands")]
 
 mod block;
 
@@ -59,6 +58,5 @@ pub(crate) use manifest::{
     MANIFEST_VERSION, Manifest, RunManifest, ShardManifest, StateManifest, TableEntry, TablePlace,
 };
 pub(crate) use properties::{StateProperties, TableProperties};
-pub(crate) use range_deletes::RangeDeletes;
 pub(crate) use table_meta::{MetaPlace, TableMeta};
 pub(crate) use table_writer::{FinishedTable, TableOptions, TableWriter};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use proptest::prelude::*;
 use weir_state_api::stored_key::{push_map, push_map_prefix, push_point, push_timer};
-use weir_state_api::{ErrorKind, KeyGroup, KeyGroupRange, KeyRef, StateId, StateShape};
+use weir_state_api::{ErrorKind, KeyGroup, KeyGroupRange, KeyRef, StateId};
 
 use super::*;
 

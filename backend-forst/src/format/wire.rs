@@ -66,11 +66,6 @@ impl<'a> Decoder<'a> {
         corrupt(self.origin, what)
     }
 
-    /// The name of the object.
-    pub(crate) fn origin(&self) -> &'a str {
-        self.origin
-    }
-
     /// How many bytes are left to read.
     pub(crate) fn len(&self) -> usize {
         self.rest.len()

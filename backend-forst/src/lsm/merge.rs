@@ -78,11 +78,6 @@ impl<S: SortedSource> Merge<S> {
         })
     }
 
-    /// The sources, newest first.
-    pub(crate) fn sources(&self) -> &[S] {
-        &self.sources
-    }
-
     /// Polls all sources that have moved, so that their reads overlap, and puts those that have an
     /// entry to their places.
     fn poll_moved(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {

@@ -13,7 +13,6 @@
 //! | `entry_traits.rs` | what a table's writer is told of an entry |
 //! | `resolver.rs` | what the versions of one key come to |
 //! | `source.rs`, `merge.rs` | sorted sequences, and several of them as one |
-#![allow(dead_code, unused_imports, reason = "used by the backend as it lands")]
 
 mod edit;
 mod entry_traits;
@@ -35,15 +34,18 @@ mod tree_tests;
 mod vec_source;
 mod version;
 
+#[cfg(test)]
 pub(crate) use crate::format::Era;
 pub(crate) use edit::{Compacted, ShardEdit};
 pub(crate) use entry_traits::traits_of;
 pub(crate) use eras::StateEras;
 pub(crate) use key_ranges::KeyRanges;
 pub(crate) use merge::Merge;
-pub(crate) use pick::{CompactionOptions, CompactionPlan, Pick, everything, pick};
+#[cfg(test)]
+pub(crate) use pick::everything;
+pub(crate) use pick::{CompactionOptions, CompactionPlan, Pick, pick};
 pub(crate) use rescale::unite;
-pub(crate) use resolver::{KeyVersion, Resolved, Resolver};
+pub(crate) use resolver::{KeyVersion, Resolver};
 pub(crate) use source::{Direction, SortedSource};
 pub(crate) use table_view::{TableId, TableView, groups_between, key_bounds, span};
 pub(crate) use version::{Run, Shard, ShardState, Version};

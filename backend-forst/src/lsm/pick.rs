@@ -217,6 +217,7 @@ pub(super) fn is_oldest<T>(shard: &Shard<T>, age: usize, table: &TableView<T>) -
         .all(|run| run.overlapping(table.first_key(), table.end_key()).is_empty())
 }
 
+#[cfg(test)]
 /// Merges everything there is, slice by slice.
 pub(crate) fn everything<T>(shard: &Shard<T>, options: &CompactionOptions) -> Vec<CompactionPlan> {
     let slices = slices(shard, options.slice_bytes);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use weir_state_api::{KeyGroupRange, Millis};
+use weir_state_api::KeyGroupRange;
 
 use crate::format::TableProperties;
 
@@ -81,6 +81,7 @@ impl<T> TableView<T> {
         &self.bounds.1
     }
 
+    #[cfg(test)]
     /// Whether it may say something about a key.
     #[inline]
     pub(crate) fn spans(&self, key: &[u8]) -> bool {

@@ -104,11 +104,6 @@ impl<T> Shard<T> {
     pub(crate) fn tables(&self) -> impl Iterator<Item = &TableView<T>> {
         self.runs.iter().flat_map(|run| &run.tables)
     }
-
-    /// Runs that were flushed and not merged yet: many of them say that compactions fall behind.
-    pub(crate) fn flushed_runs(&self) -> usize {
-        self.runs.partition_point(|run| run.level == 0)
-    }
 }
 
 impl<T> Version<T> {

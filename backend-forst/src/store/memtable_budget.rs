@@ -40,11 +40,6 @@ impl MemtableBudget {
         MemtablePermit { budget: Arc::clone(self), bytes }
     }
 
-    /// The limit in bytes.
-    pub(crate) fn limit_bytes(&self) -> u64 {
-        self.limit
-    }
-
     /// What all instances hold.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
@@ -111,6 +106,7 @@ pub(crate) struct MemtablePermit {
 }
 
 impl MemtablePermit {
+    #[cfg(test)]
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }

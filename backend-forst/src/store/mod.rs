@@ -21,8 +21,6 @@
 //! | `single_flight.rs` | one read for all that want its result at the same time |
 //! | `traffic.rs` | counters |
 
-#![allow(dead_code, unused_imports, reason = "used by the backend as it lands")]
-
 mod block_cache;
 mod block_reads;
 mod cache_id;
@@ -50,9 +48,8 @@ mod traffic;
 
 pub(crate) use compaction_read::BlockStream;
 pub(crate) use heat::Density;
-pub(crate) use memtable_budget::{MemtableAccount, MemtableBudget, MemtablePermit};
+pub(crate) use memtable_budget::{MemtableAccount, MemtablePermit};
 pub(crate) use names::{ObjectKind, ObjectNames};
-pub(crate) use object_store::ObjectStore;
 pub use resources::{ForstResources, ForstResourcesBuilder, ForstUsage};
 pub use retry::RequestLimits;
 pub(crate) use table::{Table, Tables};

@@ -63,6 +63,7 @@ impl<K: Eq + Hash + Clone, V: Clone> Flights<K, V> {
         }
     }
 
+    #[cfg(test)]
     /// How much work is in progress.
     pub(crate) fn len(&self) -> usize {
         lock(&self.0).len()

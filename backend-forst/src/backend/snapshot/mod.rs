@@ -22,13 +22,14 @@ use super::mailbox::Mailbox;
 use super::obsolete::NamedByHandles;
 use super::options::ForstOptions;
 use super::tree::Tree;
+use crate::format::MANIFEST_VERSION;
 use crate::lsm::TableId;
 use task::Pinned;
 
 /// The backend's name in handles.
 pub(crate) const BACKEND_NAME: &str = "forst";
-/// The version of the snapshot format.
-pub(crate) const FORMAT_VERSION: u32 = 1;
+/// The version of the snapshot format: that of manifests.
+pub(crate) const FORMAT_VERSION: u32 = MANIFEST_VERSION;
 
 /// Which object each table of a checkpoint is, as far as later ones may name it.
 pub(crate) type NamedTables = HashMap<TableId, ObjectRef>;

@@ -141,8 +141,8 @@ impl Pinned {
     fn names(&self) -> (ObjectNames, bool) {
         match (self.is_checkpoint(), self.shared.directory.is_empty()) {
             (false, _) => (ObjectNames::below(&*self.request.directory), false),
-            (true, true) => (ObjectNames::below(&*self.request.shared_directory), false),
-            (true, false) => (ObjectNames::below(&*self.shared.directory), true),
+            (true, true) => (ObjectNames::below(&*self.request.shared_directory).shared(), false),
+            (true, false) => (ObjectNames::below(&*self.shared.directory).shared(), true),
         }
     }
 
@@ -161,7 +161,6 @@ impl Pinned {
         } else {
             placed.new.push(object.path.clone());
         }
-        let object = if self.is_checkpoint() { object.shared() } else { object };
         placed.objects.insert(id, object);
     }
 

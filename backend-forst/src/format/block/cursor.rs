@@ -1,5 +1,6 @@
 //! Walking through a block, forwards and backwards.
 
+#[cfg(test)]
 use bytes::Bytes;
 
 use super::super::entry::{Entry, EntryKind};
@@ -59,6 +60,7 @@ impl BlockCursor {
         Some(Entry { key: &self.key, kind: place.kind, value })
     }
 
+    #[cfg(test)]
     /// The value of the entry it is at; keeps the block's memory alive.
     pub(crate) fn value_bytes(&self) -> Option<Bytes> {
         let place = self.places.get(self.at)?;
@@ -71,6 +73,7 @@ impl BlockCursor {
         self.go_to(0);
     }
 
+    #[cfg(test)]
     /// Goes to the last entry.
     pub(crate) fn seek_to_last(&mut self) {
         self.unfold(self.block.groups() - 1);

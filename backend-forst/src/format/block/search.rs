@@ -7,6 +7,7 @@ use weir_state_api::Result;
 
 use super::super::compression::{decompress, is_plain};
 use super::super::entry::EntryKind;
+#[cfg(test)]
 use super::super::filter::filter_hash;
 use super::super::wire::corrupt;
 use super::BlockPlace;
@@ -21,6 +22,7 @@ pub(crate) struct Block {
     payload: Bytes,
     groups: u32,
     buckets: u32,
+    #[cfg(test)]
     entries: u32,
     rows_at: u32,
 }
@@ -105,8 +107,14 @@ impl Block {
         let [groups, buckets, entries] = [0, 4, 8].map(|at| u32_at(&payload, tail + at));
         let buckets_at = tail.checked_sub(buckets as usize)?;
         let rows_at = buckets_at.checked_sub((groups as usize).checked_mul(ROW_LEN)?)?;
-        let block =
-            Block { groups, buckets, entries, rows_at: u32::try_from(rows_at).ok()?, payload };
+        let block = Block {
+            groups,
+            buckets,
+            #[cfg(test)]
+            entries,
+            rows_at: u32::try_from(rows_at).ok()?,
+            payload,
+        };
         if groups == 0 || block.keys_start(0) != 0 {
             return None;
         }
@@ -193,6 +201,7 @@ impl Block {
         &self.payload
     }
 
+    #[cfg(test)]
     /// How many entries it holds, at least one.
     pub(crate) fn len(&self) -> usize {
         self.entries as usize
@@ -217,6 +226,7 @@ impl Block {
         from.checked_sub(1)
     }
 
+    #[cfg(test)]
     /// The entry with this key. Allocates nothing.
     #[inline]
     pub(crate) fn get(&self, key: &[u8]) -> Option<(EntryKind, &[u8])> {
@@ -230,6 +240,7 @@ impl Block {
         Some((kind, &self.payload[value]))
     }
 
+    #[cfg(test)]
     /// Like [`get`](Block::get); the value keeps the block's memory alive.
     pub(crate) fn get_bytes(&self, key: &[u8]) -> Option<(EntryKind, Bytes)> {
         let (kind, value) = self.find(key, filter_hash(key))?;

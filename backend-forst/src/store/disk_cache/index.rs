@@ -33,6 +33,7 @@ impl Index {
         self.tables.get(&id).map(|entry| entry.length)
     }
 
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.tables.len()
     }

@@ -45,7 +45,6 @@ pub(crate) struct DiskCache {
     folder: PathBuf,
     index: Mutex<Index>,
     open: OpenFiles,
-    clock: ReadClock,
     next_part: AtomicU64,
     state: AtomicU8,
     pub(crate) counters: DiskCounters,
@@ -100,7 +99,6 @@ impl DiskCache {
             folder: folder.to_path_buf(),
             index: Mutex::new(index),
             open: OpenFiles::default(),
-            clock: clock.clone(),
             next_part: AtomicU64::new(0),
             state: AtomicU8::new(ON),
             counters: DiskCounters::default(),
@@ -220,6 +218,7 @@ impl DiskCache {
         self.index().used_bytes()
     }
 
+    #[cfg(test)]
     /// How many tables are here.
     pub(crate) fn len(&self) -> usize {
         self.index().len()
