@@ -117,7 +117,8 @@ impl Instance {
     fn next(&self) -> Option<CompactionPlan> {
         match pick(self.shard(), &options(), &[], &TtlTime::new(0))? {
             Pick::Compact(plan) => Some(plan),
-            Pick::Drop(_) => panic!("nothing expires here"),
+            // Nothing expires here, but a table of deletes alone may come to hide nothing.
+            Pick::Drop(_) => None,
         }
     }
 
