@@ -20,6 +20,9 @@ use crate::database::Walk;
 use crate::eras::StateEras;
 use crate::shard::{Shard, StoredState};
 
+/// Room for some small entries: growing to it step by step takes six allocations.
+const FIRST_PAGE_BYTES: usize = 512;
+
 /// Entries that are stepped over one by one before the walk jumps behind their map.
 const STEPS_BEFORE_JUMP: usize = 8;
 
@@ -60,6 +63,7 @@ impl MapScan {
 
     /// Reads the first page. Most scans end with it.
     pub(crate) fn first_page(mut self, page: &mut Page) -> Result<ScanStep> {
+        page.reserve(FIRST_PAGE_BYTES);
         Ok(if self.fill(page)? { ScanStep::Last } else { ScanStep::More(Box::new(self)) })
     }
 
