@@ -105,6 +105,7 @@ pub(crate) struct MemtablePermit {
     bytes: u64,
 }
 
+#[cfg(test)]
 impl MemtablePermit {
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> u64 {

@@ -65,6 +65,7 @@ impl<K: Eq + Hash + Clone, V: Clone> Flights<K, V> {
 
     #[cfg(test)]
     /// How much work is in progress.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         lock(&self.0).len()
     }

@@ -73,7 +73,7 @@ impl TableSink {
     /// Takes the rest and puts the table where it belongs. It is open then, its meta in memory.
     ///
     /// # Errors
-    /// Those of [`ObjectStore::put_new`](super::ObjectStore::put_new); [`Corrupt`](ErrorKind::Corrupt)
+    /// Those of [`put_new`](super::object_store::ObjectStore::put_new); [`Corrupt`](ErrorKind::Corrupt)
     /// when the bytes have changed in memory. Nothing is left behind but what the store does not tell
     /// of.
     pub(crate) async fn finish(mut self, finished: FinishedTable) -> Result<NewTable> {

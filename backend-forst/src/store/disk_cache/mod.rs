@@ -220,6 +220,7 @@ impl DiskCache {
 
     #[cfg(test)]
     /// How many tables are here.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.index().len()
     }
