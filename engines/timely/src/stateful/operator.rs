@@ -1,0 +1,277 @@
+//! What the frontier drives: epochs, watermarks, snapshots.
+//!
+//! A schedule of the operator takes all input in, by epoch, and then goes on as far as it can: records
+//! of the open epoch, the watermark and its timers, and at the end of the epoch the snapshot. Where it
+//! has to wait for a read, it returns; the read's end has it scheduled again.
+
+use std::rc::Rc;
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+
+use timely::container::CapacityContainerBuilder;
+use timely::dataflow::operators::Capability;
+use timely::dataflow::operators::generic::OutputBuilderSession;
+use weir_state_api::{Error, ErrorKind, Millis, Notification, Result, SnapshotRequest};
+
+use super::executor::Executor;
+use super::logic::KeyedLogic;
+use super::stash::{Item, Stash};
+use crate::checkpoint::{TaskPart, checkpoint_folder, shared_folder};
+use crate::control::{Begun, Listener, News, Reporter, Shared};
+use crate::time::{EpochTime, Progress};
+
+/// Reads in flight are let run dry for a watermark no more often than this: until then it is late,
+/// which a watermark may be.
+const MIN_BETWEEN_DRAINS: Duration = Duration::from_millis(50);
+
+pub(super) type Output<'a, D> =
+    OutputBuilderSession<'a, EpochTime, CapacityContainerBuilder<Vec<D>>>;
+
+/// A keyed operator on one worker.
+pub(super) struct KeyedTask<L: KeyedLogic, F> {
+    pub(super) shared: Rc<Shared>,
+    pub(super) name: String,
+    pub(super) key: F,
+    pub(super) executor: Executor<L>,
+    pub(super) stash: Stash<L::Record>,
+    pub(super) listener: Listener,
+    pub(super) reporter: Reporter,
+    pub(super) waker: Waker,
+    /// All outputs go out with this: at the open epoch, and the watermark that has been fired.
+    pub(super) held: Option<Capability<EpochTime>>,
+    pub(super) watermark: Watermark,
+    pub(super) congested: bool,
+}
+
+/// How far event time is.
+pub(super) struct Watermark {
+    /// Timers before it have fired.
+    fired: Millis,
+    /// Timers before it are to fire.
+    due: Option<Millis>,
+    /// They do.
+    firing: bool,
+    last: Instant,
+}
+
+impl Watermark {
+    pub(super) fn new() -> Self {
+        Watermark { fired: Millis::MIN, due: None, firing: false, last: Instant::now() }
+    }
+}
+
+/// How far a step has come.
+enum Step {
+    Done,
+    /// Something must come first; the operator is scheduled again then.
+    Wait,
+}
+
+impl<L: KeyedLogic, F: Fn(&L::Record) -> &L::Key> KeyedTask<L, F> {
+    /// Takes in what the input brings.
+    pub(super) fn take_in(&mut self, times: &[EpochTime], records: Vec<L::Record>) {
+        if self.shared.is_failing() {
+            return;
+        }
+        if let Err(error) = self.stash.take_in(times, records) {
+            self.fail(&error);
+        }
+    }
+
+    /// Goes on as far as possible. Answers whether the operator must be kept.
+    pub(super) fn schedule(&mut self, progress: Progress, output: &mut Output<'_, L::Out>) -> bool {
+        if let Err(error) = self.hear() {
+            self.fail(&error);
+        }
+        if self.shared.is_over() {
+            self.held = None;
+            return false;
+        }
+        if !self.shared.is_failing() {
+            self.stash.note(progress);
+            if let Err(error) = self.go_on(progress, output) {
+                let cause = self.executor.cause(error);
+                self.fail(&cause);
+            }
+            self.watch_queue();
+        }
+        true
+    }
+
+    fn fail(&self, error: &Error) {
+        let named = Error::new(error.kind(), format!("operator {:?}: {error}", self.name));
+        self.shared.fail(&named);
+    }
+
+    /// Passes news on to the backend.
+    fn hear(&mut self) -> Result<()> {
+        while let Some(news) = self.listener.next() {
+            let notification = match news {
+                News::Complete { id, .. } => Notification::Complete(id),
+                News::Aborted { id, .. } => Notification::Aborted(id),
+                News::Subsumed(id) => Notification::Subsumed(id),
+                News::Start
+                | News::Begin(_)
+                | News::Congestion { .. }
+                | News::Failed(_)
+                | News::Finish => continue,
+            };
+            self.executor.notify(notification)?;
+        }
+        Ok(())
+    }
+
+    fn go_on(&mut self, progress: Progress, output: &mut Output<'_, L::Out>) -> Result<()> {
+        loop {
+            if self.watermark.firing {
+                let Step::Done = self.fire(output)? else { return Ok(()) };
+            }
+            match self.stash.next() {
+                Some(Item::Records(records)) => {
+                    let Step::Done = self.process(records, output)? else { return Ok(()) };
+                }
+                Some(Item::Watermark(event)) => {
+                    self.watermark.due = Some(event);
+                    self.watermark.firing = self.is_idle(output)?
+                        || self.watermark.last.elapsed() >= MIN_BETWEEN_DRAINS;
+                }
+                None => {
+                    let Step::Done = self.end(progress, output)? else { return Ok(()) };
+                }
+            }
+        }
+    }
+
+    fn process(
+        &mut self,
+        mut records: Vec<L::Record>,
+        output: &mut Output<'_, L::Out>,
+    ) -> Result<Step> {
+        while let Some(record) = records.pop() {
+            let Some(back) = self.executor.submit(record, &self.key)? else { continue };
+            self.hand_on(output)?;
+            records.push(back);
+            let room = self.executor.poll_room(&mut Context::from_waker(&self.waker))?;
+            if room.is_pending() {
+                self.hand_on(output)?;
+                self.stash.put_back(Item::Records(records));
+                return Ok(Step::Wait);
+            }
+        }
+        self.hand_on(output)?;
+        Ok(Step::Done)
+    }
+
+    /// Whether no record is in flight; moves those that are.
+    fn is_idle(&mut self, output: &mut Output<'_, L::Out>) -> Result<bool> {
+        let idle = self.executor.poll_idle(&mut Context::from_waker(&self.waker))?;
+        self.hand_on(output)?;
+        Ok(idle.is_ready())
+    }
+
+    /// Fires the timers before the watermark that is due.
+    fn fire(&mut self, output: &mut Output<'_, L::Out>) -> Result<Step> {
+        let Some(due) = self.watermark.due else {
+            self.watermark.firing = false;
+            return Ok(Step::Done);
+        };
+        // Once the first one fires, records in flight are timers.
+        let begun = self.watermark.fired == due;
+        if !begun {
+            if !self.is_idle(output)? {
+                return Ok(Step::Wait);
+            }
+            self.watermark.fired = due;
+        }
+        // A frontier says what may still come, a watermark what will not.
+        let now = if due == Millis::MAX { due } else { due - 1 };
+        let fired = self.executor.poll_watermark(now, &mut Context::from_waker(&self.waker))?;
+        self.hand_on(output)?;
+        if fired.is_pending() {
+            return Ok(Step::Wait);
+        }
+        self.watermark.due = None;
+        self.watermark.firing = false;
+        self.watermark.last = Instant::now();
+        if let Some(held) = &mut self.held {
+            held.downgrade(&EpochTime::new(self.stash.epoch(), due));
+        }
+        Ok(Step::Done)
+    }
+
+    /// Nothing of the epoch waits: closes it, when it is over.
+    fn end(&mut self, progress: Progress, output: &mut Output<'_, L::Out>) -> Result<Step> {
+        if !self.is_idle(output)? {
+            return Ok(Step::Wait);
+        }
+        if self.watermark.due.is_some() {
+            self.watermark.firing = true;
+            return Ok(Step::Done);
+        }
+        let epoch = self.stash.epoch();
+        if !progress.is_past(epoch) {
+            return Ok(Step::Wait);
+        }
+        // The sources of this worker have closed the epoch, so the news came before the frontier.
+        // Where other inputs have, the next checkpoint waits for its turn.
+        let Some(checkpoint) = self.shared.begun(epoch) else { return Ok(Step::Wait) };
+        if let Some(begun) = checkpoint {
+            self.snapshot(begun);
+        }
+        self.stash.close();
+        self.stash.note(progress);
+        if progress.epoch.is_none() {
+            self.held = None;
+        } else if let Some(held) = &mut self.held {
+            held.downgrade(&EpochTime::new(epoch + 1, self.watermark.fired));
+        }
+        Ok(Step::Done)
+    }
+
+    /// Pins the state; it is written in the background, and then acknowledged.
+    fn snapshot(&mut self, begun: Begun) {
+        let mut request = SnapshotRequest::checkpoint(begun.id, checkpoint_folder(begun.id));
+        request.shared_directory = shared_folder(begun.id);
+        request.reuse_from = Some(begun.reuse_from);
+        request.watermark = match self.watermark.fired {
+            Millis::MIN => None,
+            Millis::MAX => Some(Millis::MAX),
+            fired => Some(fired - 1),
+        };
+        let (reporter, name) = (self.reporter.clone(), self.name.clone());
+        match self.executor.snapshot(request) {
+            Ok(task) => task.run_on(&*self.shared.settings.environment.spawner, move |handle| {
+                let part = handle.map(|handle| TaskPart::Keyed(Box::new(handle)));
+                reporter.snapshot(&name, begun.epoch, part);
+            }),
+            Err(error) => reporter.snapshot(&name, begun.epoch, Err(error)),
+        }
+    }
+
+    fn hand_on(&mut self, output: &mut Output<'_, L::Out>) -> Result<()> {
+        let Some(held) = &self.held else {
+            let mut late = false;
+            self.executor.for_each_output(|_| late = true);
+            return if late { Err(output_after_the_end()) } else { Ok(()) };
+        };
+        let mut session = output.session(held);
+        self.executor.for_each_output(|out| session.give(out));
+        Ok(())
+    }
+
+    /// Has sources pause while too much waits here.
+    fn watch_queue(&mut self) {
+        let limit = self.shared.settings.queued_records;
+        let waiting = self.stash.records();
+        let congested = if self.congested { waiting > limit / 2 } else { waiting > limit };
+        if congested != self.congested {
+            self.congested = congested;
+            self.shared.set_congested(&self.name, congested);
+        }
+    }
+}
+
+#[cold]
+fn output_after_the_end() -> Error {
+    Error::new(ErrorKind::InvalidUsage, "output after the end of all input")
+}
