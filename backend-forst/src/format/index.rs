@@ -157,3 +157,92 @@ pub(super) fn separator<'a>(before: &[u8], first: &'a [u8]) -> &'a [u8] {
     let shared = before.iter().zip(first).take_while(|(a, b)| a == b).count();
     first.get(..=shared).unwrap_or(first)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PLACE: BlockPlace = BlockPlace { offset: 0, length: 3, crc32: 7 };
+
+    fn coded(separators: &[Vec<u8>]) -> Index {
+        let mut index = Index::default();
+        for separator in separators {
+            index.push(separator, PLACE);
+        }
+        let mut bytes = Vec::new();
+        index.encode(&mut bytes);
+        Index::decode(&bytes, 3 * separators.len() as u64, "x").unwrap()
+    }
+
+    #[test]
+    fn separators_are_short_and_separate() {
+        for (before, first, expected) in [
+            (&b"abc"[..], &b"abd1"[..], &b"abd"[..]),
+            (b"abc", b"b", b"b"),
+            (b"ab", b"abc", b"abc"),
+            (b"ab", b"ab\0", b"ab\0"),
+            (b"a1234", b"b1234", b"b"),
+        ] {
+            let found = separator(before, first);
+            assert_eq!(found, expected);
+            assert!(before < found && found <= first);
+        }
+    }
+
+    #[test]
+    fn blocks_follow_each_other() {
+        let index = coded(&[b"a".to_vec(), b"b".to_vec()]);
+        assert_eq!(index.place(1), Some(&BlockPlace { offset: 3, ..PLACE }));
+        assert_eq!(index.place(2), None);
+        assert!(index.memory_bytes() > 0);
+    }
+
+    #[test]
+    fn lengths_that_do_not_add_up_are_refused() {
+        let mut index = Index::default();
+        index.push(b"a", PLACE);
+        let mut bytes = Vec::new();
+        index.encode(&mut bytes);
+        for wrong in [0, 2, 4, u64::MAX] {
+            assert!(Index::decode(&bytes, wrong, "x").is_err());
+        }
+    }
+
+    /// Few different bytes and long common starts, so that eight bytes often do not decide.
+    fn separators() -> impl Strategy<Value = Vec<Vec<u8>>> {
+        let byte = prop_oneof![Just(0_u8), Just(1), Just(0xff)];
+        let rest = proptest::collection::vec(byte, 0..12);
+        (0..12_usize, proptest::collection::btree_set(rest, 0..30)).prop_map(|(common, rests)| {
+            rests.into_iter().map(|rest| [&vec![1; common][..], &rest].concat()).collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn searches_find_what_comparing_finds(
+            separators in separators(),
+            probes in proptest::collection::vec(proptest::collection::vec(0..3_u8, 0..24), 0..20),
+        ) {
+            let index = coded(&separators);
+            let longer = separators.iter().map(|separator| [separator, &[0][..]].concat());
+            let probes: Vec<_> = probes.into_iter().chain(longer).collect();
+            for probe in probes.iter().chain(&separators) {
+                let not_behind = separators.iter().filter(|separator| *separator <= probe).count();
+                prop_assert_eq!(index.block_of(probe), not_behind.checked_sub(1));
+                let before = separators.iter().filter(|separator| *separator < probe).count();
+                prop_assert_eq!(index.last_block_before(probe), before.checked_sub(1));
+            }
+        }
+
+        #[test]
+        fn odd_bytes_are_an_error_or_an_index(
+            bytes in proptest::collection::vec(0..5_u8, 0..60), len in 0..10_u64, probe: [u8; 2],
+        ) {
+            if let Ok(index) = Index::decode(&bytes, len, "x") {
+                index.block_of(&probe);
+                index.last_block_before(&probe);
+            }
+        }
+    }
+}

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use proptest::prelude::*;
 use weir_state_api::stored_key::{push_map, push_map_prefix, push_point, push_timer};
-use weir_state_api::{ErrorKind, KeyGroup, KeyGroupRange, KeyRef, StateId};
+use weir_state_api::{ErrorKind, KeyGroup, KeyGroupRange, KeyRef, Result, StateId};
 
 use super::*;
 
@@ -302,7 +302,46 @@ fn models() -> impl Strategy<Value = Model> {
     proptest::collection::btree_map(key, (proptest::sample::select(kinds), value), 0..80)
 }
 
+/// The end of a table with bytes changed, and the checksum made to fit: somebody meant it.
+fn forged(changes: &[(prop::sample::Index, u8)]) -> Result<TableMeta> {
+    let written = sample(Compression::None);
+    let mut place = written.finished.meta;
+    let mut tail = written.bytes[place.offset as usize..].to_vec();
+    let checksum = tail.len() - 12;
+    for (at, byte) in changes {
+        let at = at.index(checksum);
+        tail[at] = *byte;
+    }
+    place.crc32 = crc32fast::hash(&tail[..checksum]);
+    tail[checksum..checksum + 4].copy_from_slice(&place.crc32.to_le_bytes());
+    TableMeta::decode(&tail, &place, "a/table")
+}
+
 proptest! {
+    #[test]
+    fn forged_ends_are_errors_or_tables(
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        probe in proptest::collection::vec(0..5_u8, 0..9),
+    ) {
+        match forged(&changes) {
+            Err(error) => prop_assert_eq!(error.object_path(), Some("a/table")),
+            Ok(meta) => {
+                meta.may_contain(filter_hash(&probe));
+                meta.range_deletes().covers(&probe);
+                meta.last_block_before(&probe);
+                let block = meta.block_of(&probe);
+                prop_assert!(block.is_none_or(|block| meta.block_place(block).is_some()));
+                prop_assert!(meta.properties().entries() > 0);
+            }
+        }
+    }
+
+    #[test]
+    fn odd_ends_are_errors(tail in proptest::collection::vec(any::<u8>(), 0..120), offset in 0..9_u64) {
+        let place = MetaPlace { offset, length: tail.len() as u32, crc32: 0 };
+        prop_assert!(TableMeta::decode(&tail, &place, "x").is_err());
+    }
+
     #[test]
     fn any_table_reads_as_it_was_written(
         model in models(),
