@@ -32,7 +32,6 @@ impl ObjectNames {
 
     /// The same for objects that several snapshots may name
     /// ([`ObjectRef::shared`](weir_state_api::ObjectRef::shared)).
-    #[allow(dead_code, reason = "used by snapshots as they land")]
     pub(crate) fn shared(self) -> Self {
         ObjectNames { shared: true, ..self }
     }
