@@ -1,5 +1,6 @@
 //! Jobs that end, that fail and go on, at the same and at other numbers of workers.
 
+use weir_state_api::opendal::Entry;
 use weir_state_api::{ErrorKind, block_on};
 
 use crate::counting::World;
@@ -60,7 +61,7 @@ fn old_checkpoints_and_what_runs_have_left_is_deleted() {
     }
     let store = world.settings.environment.store.clone();
     let entries = block_on(async { store.list_with("").recursive(true).await.unwrap() });
-    let names: Vec<_> = entries.iter().map(|entry| entry.path()).collect();
+    let names: Vec<_> = entries.iter().map(Entry::path).collect();
     let folder = |name: &str| names.iter().filter(|path| path.starts_with(name)).count();
     // One claim, one checkpoint: its record, and the objects of two workers.
     assert_eq!(folder("runs/"), 1, "{names:?}");

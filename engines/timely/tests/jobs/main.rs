@@ -1,5 +1,7 @@
 //! Jobs on several workers of one process.
 
+#![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
+
 mod agreement;
 mod counting;
 mod exactly_once;

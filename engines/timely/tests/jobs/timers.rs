@@ -127,7 +127,7 @@ fn expected(numbers: u64, splits: u32) -> Vec<(u64, u64)> {
     windows.into_iter().collect()
 }
 
-fn check(backend: Arc<dyn BackendFactory>) {
+fn check(backend: &Arc<dyn BackendFactory>) {
     for (workers, next, splits) in [(2, 3, 4), (3, 2, 2)] {
         let mut world = World::new(3_000);
         world.backend = backend.clone();
@@ -146,11 +146,12 @@ fn check(backend: Arc<dyn BackendFactory>) {
 
 #[test]
 fn windows_fire_once_and_whole_when_the_frontier_has_passed_them() {
-    check(Arc::new(HeapBackendFactory::default()));
+    check(&(Arc::new(HeapBackendFactory::default()) as Arc<dyn BackendFactory>));
 }
 
 #[test]
 fn windows_are_the_same_when_reads_pend() {
     let latency = Latency::seeded(5).with_hits(60).by_itself();
-    check(Arc::new(LatencyFactory::new(HeapBackendFactory::default(), latency)));
+    let slow = LatencyFactory::new(HeapBackendFactory::default(), latency);
+    check(&(Arc::new(slow) as Arc<dyn BackendFactory>));
 }

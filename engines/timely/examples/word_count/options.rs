@@ -1,0 +1,77 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+use weir_backend_heap::HeapBackendFactory;
+use weir_state_api::BackendFactory;
+
+/// Counts words on several processes.
+#[derive(Debug, Clone, Parser)]
+pub(crate) struct Options {
+    /// Folder of checkpoints, the same for all processes.
+    #[arg(long)]
+    pub(crate) checkpoints: PathBuf,
+    /// Folder of the published lines.
+    #[arg(long)]
+    pub(crate) output: PathBuf,
+    /// Processes to start.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) processes: u16,
+    /// Workers in each process.
+    #[arg(long, default_value_t = 2)]
+    pub(crate) workers: usize,
+    /// Words to count.
+    #[arg(long, default_value_t = 200_000)]
+    pub(crate) words: u64,
+    /// Different words among them.
+    #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) distinct: u64,
+    /// Words a second that each of the four splits yields; 0 for as many as possible.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) rate: u64,
+    /// Milliseconds from one checkpoint to the next.
+    #[arg(long, default_value_t = 200)]
+    interval_ms: u64,
+    /// Where state lives.
+    #[arg(long, value_enum, default_value_t = Backend::Heap)]
+    pub(crate) backend: Backend,
+    /// Only this process of the cluster; the command starts all of them itself without it.
+    #[arg(long, requires = "addresses")]
+    pub(crate) process: Option<usize>,
+    /// Addresses of all processes.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) addresses: Vec<String>,
+}
+
+impl Options {
+    pub(crate) fn interval(&self) -> Duration {
+        Duration::from_millis(self.interval_ms)
+    }
+}
+
+/// Where state lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Backend {
+    /// In memory.
+    Heap,
+    /// RocksDB on the local disk; needs the feature `rocks`.
+    #[cfg(feature = "rocks")]
+    Rocks,
+}
+
+impl Backend {
+    pub(crate) fn factory(self) -> Arc<dyn BackendFactory> {
+        match self {
+            Backend::Heap => Arc::new(HeapBackendFactory::default()),
+            #[cfg(feature = "rocks")]
+            Backend::Rocks => {
+                let folder = std::env::temp_dir().join("weir-rocks");
+                let options = weir_backend_rocks::RocksOptions::new(folder);
+                Arc::new(weir_backend_rocks::RocksBackendFactory::new(options))
+            }
+        }
+    }
+}
