@@ -121,6 +121,10 @@ mod source;
 mod stateful;
 mod time;
 
+#[doc = include_str!("../../../docs/plugging-in.md")]
+#[cfg(doctest)]
+struct Guide;
+
 pub use checkpoint::{CheckpointStore, JobCheckpoint, TaskPart, TaskSnapshot};
 pub use job::{Job, JobReport};
 pub use settings::JobSettings;

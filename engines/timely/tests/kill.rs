@@ -1,5 +1,7 @@
 //! The example over several processes, killed with SIGKILL at random moments.
 
+#![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
+
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::fs;
