@@ -298,7 +298,9 @@ fn whatever_fails_every_kept_checkpoint_is_whole() {
             }
         }
         job.faults.heal();
-        job.checkpoint().unwrap_or_else(|| panic!("seed {seed}: the store is whole again"));
+        // An upload that failed before may be heard of only now: each instance's fails one checkpoint.
+        let last = (0..3).find_map(|_| job.checkpoint());
+        last.unwrap_or_else(|| panic!("seed {seed}: the store is whole again"));
         job.check_all_kept();
         // When the attempt is over, what no kept checkpoint names goes.
         job.instances.clear();
