@@ -9,13 +9,12 @@ use weir_state_api::{
     KeyedBackend, Lookup, MapRange, Millis, NextTimer, Notification, OpenRequest, Order, Page,
     Result, Scan, ScanStep, SnapshotBases, SnapshotHandle, SnapshotKind, SnapshotRequest,
     SnapshotTask, StateDescriptor, StateId, Statistics, TimerPoll, TimerRef, UpdateFn, Updated,
-    foreign_key,
+    ValueLimit, foreign_key, next_state_id, unknown_state,
 };
 
 use crate::cell::lock;
 use crate::clean_up::Sieve;
 use crate::keyed_table::{KeyedTable, Locator, Slot};
-use crate::limits::ValueLimit;
 use crate::options::HeapOptions;
 use crate::point_slot::PointSlot;
 use crate::point_table::PointTable;
@@ -79,7 +78,7 @@ pub(crate) fn capabilities(options: &HeapOptions) -> Capabilities {
         .with_never_pends(true)
         .with_driven_clean_up(true)
         .with_incremental_snapshots(options.incremental_snapshots)
-        .with_max_value_len(options.value_limit().0)
+        .with_max_value_len(options.value_limit().bytes())
 }
 
 impl HeapBackend {
@@ -220,7 +219,7 @@ impl HeapBackend {
     fn get_any(&mut self, at: &Address<'_>) -> Result<Lookup<'_>> {
         let (group, state) = self.locate(at.state, at.key)?;
         if let Tables::Timers(_) = state.tables {
-            return Err(state.misused("get"));
+            return Err(state.descriptor.misused("get"));
         }
         let locator = Locator::new(at.key, at.namespace);
         let found = match &mut state.tables {
@@ -239,7 +238,7 @@ impl HeapBackend {
         match &mut state.tables {
             Tables::Point(tables) => tables[group].put(locator, value),
             Tables::Map(tables) => tables[group].put_entry(locator, at.map_key, value),
-            Tables::Timers(_) => Err(state.misused("put")),
+            Tables::Timers(_) => Err(state.descriptor.misused("put")),
         }
     }
 
@@ -259,7 +258,7 @@ impl HeapBackend {
             Tables::Map(tables) => {
                 tables[group].update_entry(locator, at.map_key, f, buffer, limit)
             }
-            Tables::Timers(_) => Err(state.misused("update")),
+            Tables::Timers(_) => Err(state.descriptor.misused("update")),
         }
     }
 
@@ -272,14 +271,14 @@ impl HeapBackend {
         let state = self.states.get_mut(queue.index()).ok_or_else(|| unknown_state(queue))?;
         match state.tables {
             Tables::Timers(ref mut queue) => Ok(queue),
-            _ => Err(state.misused(call)),
+            _ => Err(state.descriptor.misused(call)),
         }
     }
 }
 
 impl KeyedBackend for HeapBackend {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::minimal().with_never_pends(true).with_max_value_len(self.limit.0)
+        Capabilities::minimal().with_never_pends(true).with_max_value_len(self.limit.bytes())
     }
 
     fn register(&mut self, descriptor: &StateDescriptor) -> Result<StateId> {
@@ -291,16 +290,12 @@ impl KeyedBackend for HeapBackend {
                 state.convert(descriptor.ttl, self.clock.time())?;
             }
         }
-        let Ok(id) = u16::try_from(known.unwrap_or(self.states.len())) else {
-            return Err(Error::new(ErrorKind::TooLarge, "an instance has at most 65,536 states")
-                .state(&descriptor.name)
-                .advice("use namespaces or map keys in place of states"));
-        };
+        let id = next_state_id(known.unwrap_or(self.states.len()), &descriptor.name)?;
         if known.is_none() {
             let state = State::new(descriptor.clone(), self.request.key_groups, self.epoch);
             self.states.push(state);
         }
-        Ok(StateId(id))
+        Ok(id)
     }
 
     fn states(&self) -> Vec<(StateId, StateDescriptor)> {
@@ -334,7 +329,7 @@ impl KeyedBackend for HeapBackend {
                 Ok(())
             }
             Tables::Map(tables) => tables[group].remove_entry(locator, at.map_key),
-            Tables::Timers(_) => Err(state.misused("delete")),
+            Tables::Timers(_) => Err(state.descriptor.misused("delete")),
         }
     }
 
@@ -347,7 +342,7 @@ impl KeyedBackend for HeapBackend {
         match &mut state.tables {
             Tables::Point(tables) => tables[group].append(locator, value, limit),
             Tables::Map(tables) => tables[group].append_entry(locator, at.map_key, value, limit),
-            Tables::Timers(_) => Err(state.misused("append")),
+            Tables::Timers(_) => Err(state.descriptor.misused("append")),
         }
     }
 
@@ -379,7 +374,9 @@ impl KeyedBackend for HeapBackend {
         page: &mut Page,
     ) -> Result<ScanStep> {
         let (group, state) = self.locate(at.state, at.key)?;
-        let Tables::Map(tables) = &mut state.tables else { return Err(state.misused("scan")) };
+        let Tables::Map(tables) = &mut state.tables else {
+            return Err(state.descriptor.misused("scan"));
+        };
         let Some(map) = tables[group].get(Locator::new(at.key, at.namespace)) else {
             return Ok(ScanStep::Last);
         };
@@ -395,7 +392,7 @@ impl KeyedBackend for HeapBackend {
     fn has_map_keys(&mut self, at: &Address<'_>) -> Result<Option<bool>> {
         let (group, state) = self.locate(at.state, at.key)?;
         let Tables::Map(tables) = &mut state.tables else {
-            return Err(state.misused("has_map_keys"));
+            return Err(state.descriptor.misused("has_map_keys"));
         };
         Ok(Some(tables[group].get(Locator::new(at.key, at.namespace)).is_some()))
     }
@@ -403,7 +400,7 @@ impl KeyedBackend for HeapBackend {
     fn delete_range(&mut self, at: &Address<'_>, range: MapRange<'_>) -> Result<()> {
         let (group, state) = self.locate(at.state, at.key)?;
         let Tables::Map(tables) = &mut state.tables else {
-            return Err(state.misused("delete_range"));
+            return Err(state.descriptor.misused("delete_range"));
         };
         tables[group].remove_range(Locator::new(at.key, at.namespace), range)
     }
@@ -420,7 +417,7 @@ impl KeyedBackend for HeapBackend {
         match &mut state.tables {
             Tables::Point(tables) => scan_tables(tables, groups, namespace, sieve, page),
             Tables::Map(tables) => scan_tables(tables, groups, namespace, sieve, page),
-            Tables::Timers(_) => Err(state.misused("scan_keys")),
+            Tables::Timers(_) => Err(state.descriptor.misused("scan_keys")),
         }
     }
 
@@ -428,7 +425,7 @@ impl KeyedBackend for HeapBackend {
         timer.check_lengths()?;
         let (group, state) = self.locate(timer.queue, timer.key)?;
         let Tables::Timers(queue) = &mut state.tables else {
-            return Err(state.misused("register_timer"));
+            return Err(state.descriptor.misused("register_timer"));
         };
         queue.register(group, timer.time, timer.key.bytes(), timer.namespace);
         Ok(())
@@ -437,7 +434,7 @@ impl KeyedBackend for HeapBackend {
     fn delete_timer(&mut self, timer: &TimerRef<'_>) -> Result<()> {
         let (group, state) = self.locate(timer.queue, timer.key)?;
         let Tables::Timers(queue) = &mut state.tables else {
-            return Err(state.misused("delete_timer"));
+            return Err(state.descriptor.misused("delete_timer"));
         };
         queue.delete(group, timer.time, timer.key.bytes(), timer.namespace);
         Ok(())
@@ -570,10 +567,4 @@ fn scan_tables<S: Slot + Send + Sync + 'static>(
 ) -> Result<ScanStep> {
     let frozen = groups.iter().zip(tables.iter_mut().map(KeyedTable::freeze));
     Box::new(KeyScan::new(frozen, namespace, sieve)).next(page)
-}
-
-#[cold]
-fn unknown_state(state: StateId) -> Error {
-    Error::new(ErrorKind::InvalidUsage, format!("no state has the id {}", state.0))
-        .advice("use the id that register returned on this instance")
 }

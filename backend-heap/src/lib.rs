@@ -69,7 +69,6 @@ mod entry_chunks;
 mod factory;
 mod head_index;
 mod keyed_table;
-mod limits;
 mod map_slot;
 mod map_table;
 mod options;

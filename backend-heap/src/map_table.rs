@@ -1,11 +1,10 @@
 //! Map states: an ordered map of byte strings per (key, namespace).
 
-use weir_state_api::{Change, MapRange, Result, UpdateFn};
+use weir_state_api::{Change, MapRange, Result, UpdateFn, ValueLimit};
 
 use crate::entry_chunk::{Entry, MAX_VALUE_LEN};
 use crate::entry_chunks::EntryChunks;
 use crate::keyed_table::{Fate, KeyedTable, Locator};
-use crate::limits::ValueLimit;
 use crate::map_slot::MapSlot;
 use crate::sorted_chunks::Position;
 
@@ -13,7 +12,7 @@ use crate::sorted_chunks::Position;
 pub(crate) type MapTable = KeyedTable<MapSlot>;
 
 /// What can be stored, whatever the options say: a snapshot may come from elsewhere.
-const LONGEST: ValueLimit = ValueLimit(MAX_VALUE_LEN);
+const LONGEST: ValueLimit = ValueLimit::new(MAX_VALUE_LEN, "HeapOptions");
 
 /// A map of one entry.
 fn single(at: Locator<'_>, entry: Entry<'_>) -> Fate<MapSlot> {
@@ -178,7 +177,9 @@ mod tests {
         assert_eq!((table.len(), table.entries()), (1, 1));
         let buffer = &mut Vec::new();
         let delete = &mut |_: Option<&[u8]>, _: &mut Vec<u8>| Ok(Change::Delete);
-        table.update_entry(at, &[1; 40], delete, buffer, ValueLimit(99)).unwrap();
+        table
+            .update_entry(at, &[1; 40], delete, buffer, ValueLimit::new(99, "HeapOptions"))
+            .unwrap();
         assert_eq!((table.len(), table.entries()), (0, 0));
         assert!(table.get(at).is_none());
     }

@@ -1,7 +1,7 @@
 //! What a user can set.
 
 use crate::entry_chunk::MAX_VALUE_LEN;
-use crate::limits::ValueLimit;
+use weir_state_api::ValueLimit;
 
 /// Options of the memory backend.
 ///
@@ -35,7 +35,7 @@ impl Default for HeapOptions {
 impl HeapOptions {
     /// The longest value that is accepted.
     pub(crate) fn value_limit(&self) -> ValueLimit {
-        ValueLimit(self.max_value_len.min(MAX_VALUE_LEN))
+        ValueLimit::new(self.max_value_len.min(MAX_VALUE_LEN), "HeapOptions")
     }
 
     /// Sets [`max_value_len`](Self::max_value_len), in bytes.

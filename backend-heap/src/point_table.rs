@@ -1,9 +1,8 @@
 //! Point states: one byte string per (key, namespace).
 
-use weir_state_api::{Change, KeyRef, Result, UpdateFn};
+use weir_state_api::{Change, KeyRef, Result, UpdateFn, ValueLimit};
 
 use crate::keyed_table::{Fate, KeyedTable, Locator, Slot};
-use crate::limits::ValueLimit;
 use crate::point_slot::{PointSlot, WordKey};
 use crate::segment::Segment;
 

@@ -1,6 +1,6 @@
 //! The tables of one state: by shape, one per key group.
 
-use weir_state_api::{Error, ErrorKind, KeyGroupRange, StateDescriptor, StateShape};
+use weir_state_api::{KeyGroupRange, StateDescriptor, StateShape};
 
 use crate::clean_up::Cursor;
 use crate::keyed_table::{KeyedTable, Slot, TableView};
@@ -163,17 +163,6 @@ impl State {
             Tables::Timers(queue) => queue.memory_bytes(),
         };
         bytes as u64
-    }
-
-    /// The error for a call that does not fit the state's kind.
-    #[cold]
-    pub(crate) fn misused(&self, call: &str) -> Error {
-        Error::new(
-            ErrorKind::InvalidUsage,
-            format!("{call} does not work on a state of kind {}", self.descriptor.kind),
-        )
-        .state(&self.descriptor.name)
-        .advice("use the calls of the kind that the state was registered with")
     }
 }
 

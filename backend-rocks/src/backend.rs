@@ -5,16 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weir_state_api::stored_key::{map_bounds, push_map, push_map_prefix, push_point, take_part};
 use weir_state_api::ttl::TtlClock;
 use weir_state_api::{
-    Address, Capabilities, Change, CleanUp, KeyRef, KeyedBackend, Lookup, MapRange, Millis,
-    NextTimer, Notification, OpenRequest, Order, Page, PendingValues, Result, Scan, ScanStep,
-    SnapshotRequest, SnapshotTask, StateDescriptor, StateId, StateShape, Statistics, TimerPoll,
-    TimerRef, UpdateFn, Updated, Values,
+    Address, AppendGuard, Capabilities, Change, CleanUp, KeyRef, KeyedBackend, Lookup, MapRange,
+    Millis, NextTimer, Notification, OpenRequest, Order, Page, PendingValues, Result, Scan,
+    ScanStep, SnapshotRequest, SnapshotTask, StateDescriptor, StateId, StateShape, Statistics,
+    TimerPoll, TimerRef, UpdateFn, Updated, ValueLimit, Values,
 };
 
-use crate::append_guard::AppendGuard;
 use crate::clean_up::clean_up;
 use crate::eras::store;
-use crate::limits::ValueLimit;
 use crate::metrics;
 use crate::multi_get::multi_get;
 use crate::options::RocksOptions;
@@ -50,7 +48,7 @@ impl RocksBackend {
         snapshots: Snapshots,
         clock: Arc<Mutex<TtlClock>>,
     ) -> Self {
-        let limit = ValueLimit(options.max_value_len);
+        let limit = ValueLimit::new(options.max_value_len, "RocksOptions");
         RocksBackend {
             request,
             options,
@@ -73,22 +71,23 @@ impl RocksBackend {
         first: Option<Millis>,
     ) -> Result<()> {
         if self.states.find(&descriptor.name).is_none() {
-            let timers = TimerQueue::on_disk(self.options.timers, first);
+            let timers = TimerQueue::stored(self.options.timers, first);
             self.add(descriptor, timers)?;
         }
         Ok(())
     }
 
     fn add(&mut self, descriptor: StateDescriptor, timers: TimerQueue) -> Result<StateId> {
-        let shape = descriptor.kind.shape();
+        self.states.next_id(&descriptor.name)?;
         self.shards.add_state(&descriptor)?;
+        let shape = descriptor.kind.shape();
         self.states.add(State { descriptor, shape, timers, cursor: None })
     }
 
     /// Checks an access to a queue.
     fn queue(&mut self, queue: StateId, call: &str) -> Result<(&mut TimerQueue, &Shards)> {
         let state = self.states.get_mut(queue)?;
-        state.expect(state.shape == StateShape::Queue, call)?;
+        state.descriptor.expect(state.shape == StateShape::Queue, call)?;
         Ok((&mut state.timers, &self.shards))
     }
 }
@@ -109,7 +108,7 @@ fn locate<'s>(
     match state.shape {
         StateShape::Point => push_point(stored.id, at.key, at.namespace, key),
         StateShape::Ordered => push_map(stored.id, at.key, at.namespace, at.map_key, key),
-        StateShape::Queue => state.expect(false, call)?,
+        StateShape::Queue => state.descriptor.expect(false, call)?,
     }
     Ok((shard, state.shape, stored))
 }
@@ -123,7 +122,7 @@ fn locate_map<'s>(
 ) -> Result<(&'s Shard, Vec<u8>)> {
     let shard = shards.of_key(at.key)?;
     let state = states.get(at.state)?;
-    state.expect(state.shape == StateShape::Ordered, call)?;
+    state.descriptor.expect(state.shape == StateShape::Ordered, call)?;
     let mut prefix = Vec::new();
     push_map_prefix(shard.stored_id(at.state), at.key, at.namespace, &mut prefix);
     Ok((shard, prefix))
@@ -206,7 +205,8 @@ impl KeyedBackend for RocksBackend {
         self.limit.check(value.len())?;
         let (shard, shape, state) =
             locate(&self.shards, &self.states, at, &mut self.key, "append")?;
-        if self.limit.is_exact() || self.guard.must_measure(at.key, value.len(), self.limit.0) {
+        if self.limit.is_exact() || self.guard.must_measure(at.key, value.len(), self.limit.bytes())
+        {
             let there = match shard.database.get(shape, &self.key)? {
                 Some(stored) => load(shard, state, &stored)?.map_or(0, |value| value.len()),
                 None => 0,
@@ -269,7 +269,7 @@ impl KeyedBackend for RocksBackend {
         page: &mut Page,
     ) -> Result<ScanStep> {
         let shape = self.states.get(state)?.shape;
-        self.states.get(state)?.expect(shape != StateShape::Queue, "scan_keys")?;
+        self.states.get(state)?.descriptor.expect(shape != StateShape::Queue, "scan_keys")?;
         Box::new(KeyScan::start(self.shards.iter(), state, shape, namespace)?).next(page)
     }
 

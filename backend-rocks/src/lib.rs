@@ -44,7 +44,6 @@
 //! | `eras`, `merge`, `compaction_filter`, `clean_up` | how stored bytes are read, joined and left out |
 //! | `scan`, `multi_get` | walks that own their database; batched reads |
 //! | `timers` | queues: a head in memory, the rest on disk |
-//! | `append_guard`, `limits` | how long a value may become, without reading it |
 //! | `snapshot` | hard links, identity of files, the plan, uploads (`docs/formats/rocks-snapshot.md`) |
 //! | `restore`, `local_copies` | downloads, local copies, other parallelisms |
 //! | `work_directory` | local folders, and what a crash leaves behind |
@@ -55,7 +54,6 @@
 #![cfg(feature = "rocksdb")]
 #![cfg_attr(test, allow(clippy::too_many_lines, reason = "a test is a script, read top down"))]
 
-mod append_guard;
 mod backend;
 mod clean_up;
 mod column_families;
@@ -64,7 +62,6 @@ mod database;
 mod eras;
 mod error;
 mod factory;
-mod limits;
 mod local_copies;
 mod memory;
 mod merge;

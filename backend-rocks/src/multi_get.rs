@@ -24,7 +24,7 @@ pub(crate) fn multi_get(
             StateShape::Ordered => {
                 push_map(stored, at.key, at.namespace, at.map_key, &mut keys);
             }
-            StateShape::Queue => state.expect(false, "multi_get")?,
+            StateShape::Queue => state.descriptor.expect(false, "multi_get")?,
         }
         ends.push(keys.len());
     }

@@ -149,6 +149,26 @@ impl StateDescriptor {
         self
     }
 
+    /// Checks that a call fits the state's kind; `fits` says so.
+    ///
+    /// # Errors
+    /// [`InvalidUsage`](ErrorKind::InvalidUsage), naming the call, the kind and the state.
+    #[inline]
+    pub fn expect(&self, fits: bool, call: &str) -> Result<()> {
+        if fits { Ok(()) } else { Err(self.misused(call)) }
+    }
+
+    /// The error for a call that does not fit the state's kind.
+    #[cold]
+    pub fn misused(&self, call: &str) -> Error {
+        Error::new(
+            ErrorKind::InvalidUsage,
+            format!("{call} does not work on a state of kind {}", self.kind),
+        )
+        .state(&self.name)
+        .advice("use the calls of the kind that the state was registered with")
+    }
+
     /// Checks that a registration fits what is there under the same name. The TTL may differ: it
     /// can be changed, see [`KeyedBackend::register`](crate::KeyedBackend::register).
     ///

@@ -35,12 +35,15 @@
 //! | `environment.rs`, `future.rs` | clock, store, spawner; ready and pending results |
 //! | `spawned.rs` | background work whose result is awaited |
 //! | `stored_key/` | one layout of keys for backends with an ordered key space |
+//! | `state_table.rs`, `timer_head.rs` | for backends: their states by id; the first timers of a stored queue |
+//! | `value_limit.rs`, `append_guard.rs` | for backends: how long a value may become, without reading it |
 //! | `page.rs`, `frame.rs` | packed results; the envelope of metadata |
 //!
 //! # Features
 //!
 //! - `tokio` (default): `TokioSpawner`. Without it the crate names no executor.
 
+mod append_guard;
 mod backend;
 mod codec;
 mod descriptor;
@@ -56,12 +59,16 @@ mod operator_state;
 mod page;
 mod snapshot;
 mod spawned;
+mod state_table;
 pub mod stored_key;
+mod timer_head;
 pub mod ttl;
 mod typed;
+mod value_limit;
 
 pub use opendal;
 
+pub use append_guard::*;
 pub use backend::*;
 pub use codec::{Codec, Native, NativeType, Ordered, OrderedPrefix, OrderedType, Postcard};
 pub use descriptor::*;
@@ -76,5 +83,8 @@ pub use operator_state::*;
 pub use page::*;
 pub use snapshot::*;
 pub use spawned::Spawned;
+pub use state_table::*;
+pub use timer_head::*;
 pub use ttl::{StateTtl, TimeDomain, Ttl};
 pub use typed::*;
+pub use value_limit::*;

@@ -5,16 +5,14 @@ use std::sync::Arc;
 use weir_state_api::stored_key::{map_bounds, push_map, push_map_prefix, push_point, take_part};
 use weir_state_api::ttl::TtlTime;
 use weir_state_api::{
-    Address, Capabilities, Change, KeyRef, KeyedBackend, Lookup, MapRange, Millis, NextTimer,
-    Notification, OpenRequest, Order, Page, PendingValues, Result, Scan, ScanStep, SnapshotRequest,
-    SnapshotTask, StateDescriptor, StateId, StateShape, Statistics, TimerPoll, TimerRef, UpdateFn,
-    Updated, Values,
+    Address, AppendGuard, Capabilities, Change, KeyRef, KeyedBackend, Lookup, MapRange, Millis,
+    NextTimer, Notification, OpenRequest, Order, Page, PendingValues, Result, Scan, ScanStep,
+    SnapshotRequest, SnapshotTask, StateDescriptor, StateId, StateShape, Statistics, TimerPoll,
+    TimerRef, UpdateFn, Updated, ValueLimit, Values,
 };
 
-use super::append_guard::AppendGuard;
 use super::background::Background;
 use super::key_scan::{KeyScan, odd_key};
-use super::limits::ValueLimit;
 use super::lookup::read_one;
 use super::multi_get::multi_get;
 use super::options::ForstOptions;
@@ -56,7 +54,7 @@ impl ForstBackend {
         background: Background,
         snapshots: Snapshots,
     ) -> Self {
-        let limit = ValueLimit(options.max_value_len);
+        let limit = ValueLimit::new(options.max_value_len, "ForstOptions");
         ForstBackend {
             request,
             options,
@@ -80,18 +78,17 @@ impl ForstBackend {
         first: Option<Millis>,
     ) -> Result<()> {
         if self.states.find(&descriptor.name).is_none() {
-            let timers = TimerQueue::in_tree(self.options.timers_in_memory, first);
+            let timers = TimerQueue::stored(self.options.timers_in_memory, first);
             self.add(descriptor, timers)?;
         }
         Ok(())
     }
 
     fn add(&mut self, descriptor: StateDescriptor, timers: TimerQueue) -> Result<StateId> {
-        let id = self.states.next_id()?;
+        self.states.next_id(&descriptor.name)?;
         self.tree.add_state(&descriptor, self.background.clock.time())?;
         let shape = descriptor.kind.shape();
-        self.states.add(State { descriptor, shape, timers });
-        Ok(id)
+        self.states.add(State { descriptor, shape, timers })
     }
 
     /// Makes room for a write.
@@ -110,7 +107,7 @@ impl ForstBackend {
     fn locate_map(&self, at: &Address<'_>, call: &str) -> Result<(usize, StateId, Vec<u8>)> {
         let shard = self.tree.shard_of(at.key)?;
         let state = self.states.get(at.state)?;
-        state.expect(state.shape == StateShape::Ordered, call)?;
+        state.descriptor.expect(state.shape == StateShape::Ordered, call)?;
         let stored = self.tree.stored(shard, at.state);
         let mut prefix = Vec::new();
         push_map_prefix(stored, at.key, at.namespace, &mut prefix);
@@ -120,7 +117,7 @@ impl ForstBackend {
     /// The timers of a queue.
     fn queue(&mut self, queue: StateId, call: &str) -> Result<(&mut TimerQueue, &mut Tree)> {
         let state = self.states.get_mut(queue)?;
-        state.expect(state.shape == StateShape::Queue, call)?;
+        state.descriptor.expect(state.shape == StateShape::Queue, call)?;
         Ok((&mut state.timers, &mut self.tree))
     }
 
@@ -137,7 +134,8 @@ impl ForstBackend {
     /// Refuses an append that would make a value too long, as far as its length is known.
     fn check_append(&mut self, at: &Address<'_>, target: Target, more: usize) -> Result<()> {
         self.limit.check(more)?;
-        let measure = self.limit.is_exact() || self.guard.must_measure(at.key, more, self.limit.0);
+        let measure =
+            self.limit.is_exact() || self.guard.must_measure(at.key, more, self.limit.bytes());
         if measure && let Read::Found(there) = read(&self.tree, target, &self.key, &mut self.value)?
         {
             self.limit.check(there.len() + more)?;
@@ -167,7 +165,7 @@ pub(crate) fn locate(
     match state.shape {
         StateShape::Point => push_point(stored, at.key, at.namespace, key),
         StateShape::Ordered => push_map(stored, at.key, at.namespace, at.map_key, key),
-        StateShape::Queue => state.expect(false, call)?,
+        StateShape::Queue => state.descriptor.expect(false, call)?,
     }
     Ok(Target { shard, shape: state.shape, state: stored, hash: filter_hash(key) })
 }
@@ -341,7 +339,7 @@ impl KeyedBackend for ForstBackend {
     ) -> Result<ScanStep> {
         self.background.take_mail(&mut self.tree);
         let shape = self.states.get(state)?.shape;
-        self.states.get(state)?.expect(shape != StateShape::Queue, "scan_keys")?;
+        self.states.get(state)?.descriptor.expect(shape != StateShape::Queue, "scan_keys")?;
         let time = self.time();
         let views = self.tree.pin_state(state, shape);
         Box::new(KeyScan::new(views.into_iter(), shape, namespace, time)).next(page)

@@ -15,9 +15,7 @@
 //! | `timers/` | queues: the first timers apart, the rest in the tree |
 //! | `snapshot/` | what is named again, stored or copied; the asynchronous part |
 //! | `restore.rs` | versions out of manifests |
-//! | `limits.rs`, `append_guard.rs` | how long a value may become, without reading it |
 
-mod append_guard;
 mod background;
 mod compactor;
 mod factory;
@@ -25,7 +23,6 @@ mod flush;
 mod frozen;
 mod instance;
 mod key_scan;
-mod limits;
 mod lookup;
 mod mailbox;
 mod multi_get;

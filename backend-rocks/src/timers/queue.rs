@@ -7,9 +7,10 @@ use rocksdb::{ReadOptions, WriteBatch};
 use weir_state_api::stored_key::{
     STATE_PREFIX_LEN, group_of, push_group, push_state, push_timer, state_of, successor, time_of,
 };
-use weir_state_api::{KeyGroup, Millis, Result, StateId, StateShape, TimerRef};
+use weir_state_api::{
+    HeadTimer, KeyGroup, Millis, Result, StateId, StateShape, TimerHead, TimerRef,
+};
 
-use super::head::{Head, Timer};
 use crate::options::TimerMemory;
 use crate::shard::{Shard, Shards};
 
@@ -23,7 +24,7 @@ const MIN_PER_GROUP: usize = 32;
 /// A timer queue: its head in memory, the rest on disk.
 #[derive(Debug)]
 pub(crate) struct TimerQueue {
-    head: Head,
+    head: TimerHead,
     /// Stored keys are built here.
     buffer: Vec<u8>,
 }
@@ -31,14 +32,14 @@ pub(crate) struct TimerQueue {
 impl TimerQueue {
     /// A queue without timers.
     pub(crate) fn empty(memory: TimerMemory) -> Self {
-        TimerQueue { head: Head::empty(capacity(memory)), buffer: Vec::new() }
+        TimerQueue { head: TimerHead::empty(capacity(memory)), buffer: Vec::new() }
     }
 
     /// A queue whose timers are on disk, none of them before `first`.
-    pub(crate) fn on_disk(memory: TimerMemory, first: Option<Millis>) -> Self {
+    pub(crate) fn stored(memory: TimerMemory, first: Option<Millis>) -> Self {
         let from = first.map(|time| (time ^ Millis::MIN).to_be_bytes());
         let from = from.as_ref().map_or(&[][..], |time| &time[..]);
-        TimerQueue { head: Head::on_disk(capacity(memory), from), buffer: Vec::new() }
+        TimerQueue { head: TimerHead::stored(capacity(memory), from), buffer: Vec::new() }
     }
 
     pub(crate) fn register(
@@ -80,7 +81,7 @@ impl TimerQueue {
     }
 
     /// The first timer, read from disk if it must be.
-    pub(crate) fn first(&mut self, queue: StateId, shards: &Shards) -> Result<Option<Timer>> {
+    pub(crate) fn first(&mut self, queue: StateId, shards: &Shards) -> Result<Option<HeadTimer>> {
         while self.head.needs_refill() {
             self.refill(queue, shards)?;
         }
@@ -93,7 +94,12 @@ impl TimerQueue {
     }
 
     /// Removes a timer that [`first`](TimerQueue::first) returned.
-    pub(crate) fn remove(&mut self, queue: StateId, timer: &Timer, shards: &Shards) -> Result<()> {
+    pub(crate) fn remove(
+        &mut self,
+        queue: StateId,
+        timer: &HeadTimer,
+        shards: &Shards,
+    ) -> Result<()> {
         self.head.remove(timer);
         if self.head.changes() > MAX_CHANGES {
             self.write_out(queue, shards)?;
@@ -111,7 +117,7 @@ impl TimerQueue {
             let (added, deleted) = self.head.differences();
             let mut batch = WriteBatch::default();
             let mut stored = Vec::new();
-            let mut stored_key = |(suffix, group): &Timer| {
+            let mut stored_key = |(suffix, group): &HeadTimer| {
                 stored.clear();
                 push_state(*group, shard.stored_id(queue), &mut stored);
                 stored.extend_from_slice(suffix);
@@ -189,7 +195,7 @@ fn for_each_group(
     queue: StateId,
     from: &[u8],
     limit: usize,
-    mut take: impl FnMut(Vec<Timer>, bool),
+    mut take: impl FnMut(Vec<HeadTimer>, bool),
 ) -> Result<()> {
     let stored = shard.stored_id(queue);
     let (mut start, mut end) = (Vec::new(), Vec::new());

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::ttl::Cursor;
 use serde::{Deserialize, Serialize};
 use weir_state_api::{
-    Error, ErrorKind, KeyGroup, KeyGroupRange, Millis, Result, StateDescriptor, StateId, StateShape,
+    Error, ErrorKind, KeyGroup, KeyGroupRange, Millis, Result, StateDescriptor, StateId,
+    StateShape, unknown_state,
 };
 
 /// Key group, key, namespace.
@@ -129,11 +130,11 @@ pub(super) struct Tables(pub(super) Vec<Table>);
 
 impl Tables {
     pub(super) fn get(&self, state: StateId) -> Result<&Table> {
-        self.0.get(state.index()).ok_or_else(|| unknown(state))
+        self.0.get(state.index()).ok_or_else(|| unknown_state(state))
     }
 
     pub(super) fn get_mut(&mut self, state: StateId) -> Result<&mut Table> {
-        self.0.get_mut(state.index()).ok_or_else(|| unknown(state))
+        self.0.get_mut(state.index()).ok_or_else(|| unknown_state(state))
     }
 
     pub(super) fn timers(&mut self, state: StateId) -> Result<&mut BTreeMap<TimerEntry, u32>> {
@@ -154,10 +155,6 @@ impl Tables {
             _ => KeyGroupRange::EMPTY,
         }
     }
-}
-
-fn unknown(state: StateId) -> Error {
-    Error::new(ErrorKind::InvalidUsage, format!("no state has id {}", state.0))
 }
 
 pub(super) fn wrong_shape(state: StateId, what: &str) -> Error {

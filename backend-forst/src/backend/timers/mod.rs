@@ -1,6 +1,5 @@
 //! Timer queues: in the tree per key group, with the first timers of all groups apart.
 
-mod head;
 mod queue;
 mod refill;
 

@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use weir_state_api::stored_key::{STATE_PREFIX_LEN, push_state, push_timer, time_of};
-use weir_state_api::{BoxFuture, Millis, Result, StateId, StateShape, TimerRef};
+use weir_state_api::{
+    BoxFuture, HeadTimer, Millis, Result, StateId, StateShape, TimerHead, TimerRef,
+};
 
-use super::head::{Head, Timer};
 use super::refill::{Refill, Refilled};
 use crate::backend::tree::Tree;
 use crate::format::EntryKind;
@@ -21,7 +22,7 @@ const MIN_PER_GROUP: usize = 32;
 /// A timer queue: its head apart, the rest in the tree.
 #[derive(Debug)]
 pub(crate) struct TimerQueue {
-    head: Head,
+    head: TimerHead,
     refill: Option<RunningRefill>,
     /// Stored keys are built here.
     buffer: Vec<u8>,
@@ -32,13 +33,13 @@ pub(crate) struct TimerQueue {
 struct RunningRefill {
     result: Arc<Mutex<Option<Result<Refilled>>>>,
     /// What was written behind the horizon since it began: whether each timer is there.
-    changes: Vec<(Timer, bool)>,
+    changes: Vec<(HeadTimer, bool)>,
 }
 
 /// The first timer of a queue.
 pub(crate) enum QueueHead {
     Empty,
-    First(Timer),
+    First(HeadTimer),
     /// It must be read.
     Pending(BoxFuture<'static, Result<()>>),
 }
@@ -46,14 +47,14 @@ pub(crate) enum QueueHead {
 impl TimerQueue {
     /// A queue without timers; `capacity` of the head.
     pub(crate) fn empty(capacity: usize) -> Self {
-        TimerQueue { head: Head::empty(capacity), refill: None, buffer: Vec::new() }
+        TimerQueue { head: TimerHead::empty(capacity), refill: None, buffer: Vec::new() }
     }
 
     /// A queue whose timers are in the tree, none of them before `first`.
-    pub(crate) fn in_tree(capacity: usize, first: Option<Millis>) -> Self {
+    pub(crate) fn stored(capacity: usize, first: Option<Millis>) -> Self {
         let from = first.map(|time| (time ^ Millis::MIN).to_be_bytes());
         let from = from.as_ref().map_or(&[][..], |time| &time[..]);
-        TimerQueue { head: Head::in_tree(capacity, from), refill: None, buffer: Vec::new() }
+        TimerQueue { head: TimerHead::stored(capacity, from), refill: None, buffer: Vec::new() }
     }
 
     pub(crate) fn register(
@@ -130,7 +131,7 @@ impl TimerQueue {
     }
 
     /// Removes a timer that [`first`](TimerQueue::first) returned.
-    pub(crate) fn remove(&mut self, queue: StateId, timer: &Timer, tree: &mut Tree) {
+    pub(crate) fn remove(&mut self, queue: StateId, timer: &HeadTimer, tree: &mut Tree) {
         self.head.remove(timer);
         if self.head.changes() > MAX_CHANGES {
             self.write_out(queue, tree);
@@ -181,11 +182,11 @@ impl TimerQueue {
     }
 
     /// The timer whose stored key is in the buffer.
-    fn timer(&self, timer: &TimerRef<'_>) -> Timer {
+    fn timer(&self, timer: &TimerRef<'_>) -> HeadTimer {
         (self.buffer[STATE_PREFIX_LEN..].into(), timer.key.group())
     }
 
-    fn note_change(&mut self, timer: Timer, there: bool) {
+    fn note_change(&mut self, timer: HeadTimer, there: bool) {
         if let Some(refill) = &mut self.refill {
             refill.changes.push((timer, there));
         }
@@ -202,7 +203,7 @@ impl TimerQueue {
         Ok(true)
     }
 
-    fn apply(&mut self, refilled: Refilled, changes: Vec<(Timer, bool)>) {
+    fn apply(&mut self, refilled: Refilled, changes: Vec<(HeadTimer, bool)>) {
         let Refilled { mut timers, horizon } = refilled;
         for (timer, there) in changes {
             if horizon.as_ref().is_some_and(|horizon| timer.0 >= *horizon) {

@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use weir_state_api::stored_key::{STATE_PREFIX_LEN, push_state};
-use weir_state_api::{Result, StateId};
+use weir_state_api::{HeadTimer, Result, StateId};
 
-use super::head::Timer;
 use crate::backend::key_scan::end_of_state;
 use crate::backend::sources::KeyRange;
 use crate::backend::view::ShardView;
@@ -19,7 +18,7 @@ const GROUPS_AT_ONCE: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Refilled {
     /// All timers before the horizon.
-    pub(crate) timers: BTreeSet<Timer>,
+    pub(crate) timers: BTreeSet<HeadTimer>,
     /// Where the timers begin that were left in the tree; `None` when none were.
     pub(crate) horizon: Option<Arc<[u8]>>,
 }
@@ -53,7 +52,7 @@ impl Refill {
                 let range = KeyRange { from, to: end_of_state(group, queue) };
                 async move {
                     let mut walk = view.walk(&range, Direction::Forward, None);
-                    let mut timers: Vec<Timer> = Vec::new();
+                    let mut timers: Vec<HeadTimer> = Vec::new();
                     while timers.len() <= self.per_group
                         && std::future::poll_fn(|context| walk.poll_key(context)).await?
                     {

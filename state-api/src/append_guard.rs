@@ -1,6 +1,6 @@
 //! Keeps appended values from growing without bound, although appending reads nothing.
 
-use weir_state_api::KeyRef;
+use crate::KeyRef;
 
 /// Counters; a power of two.
 const SLOTS: usize = 1 << 16;
@@ -9,16 +9,18 @@ const SLOTS: usize = 1 << 16;
 ///
 /// Keys share counters by their hash, so a counter is never below what its keys have been given
 /// since the instance was opened. As long as it is below the limit, no value can have grown by more
-/// than the limit, so it is far below the 4 GiB at which RocksDB's files break, and appending needs
-/// not look. Beyond, the caller must look at the value itself before it appends.
+/// than the limit, and appending needs not look. Beyond, the caller must look at the value itself before
+/// it appends.
+///
+/// For backends whose files bear longer values than the limit, by as much again.
 #[derive(Debug, Default)]
-pub(crate) struct AppendGuard {
+pub struct AppendGuard {
     appended: Vec<u64>,
 }
 
 impl AppendGuard {
     /// Counts an append of `length` bytes. Whether the value must be measured first.
-    pub(crate) fn must_measure(&mut self, key: KeyRef<'_>, length: usize, limit: u64) -> bool {
+    pub fn must_measure(&mut self, key: KeyRef<'_>, length: usize, limit: u64) -> bool {
         if self.appended.is_empty() {
             self.appended = vec![0; SLOTS];
         }
@@ -33,7 +35,7 @@ impl AppendGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_state_api::KeyGroup;
+    use crate::KeyGroup;
 
     #[test]
     fn a_key_is_measured_before_it_can_exceed_the_limit() {
