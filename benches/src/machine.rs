@@ -2,11 +2,11 @@
 
 use std::process::Command;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use weir_state_api::{Clock, Millis, SystemClock};
 
 /// The machine, the versions and the command of a run.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Machine {
     pub(crate) cpu: String,
     pub(crate) cores: usize,
@@ -41,6 +41,15 @@ impl Machine {
             started_unix_ms: SystemClock.now(),
             command: std::env::args().skip(1).collect::<Vec<_>>().join(" "),
         }
+    }
+
+    /// Whether figures of the two may stand beside each other.
+    pub(crate) fn is_like(&self, other: &Machine) -> bool {
+        let same = |machine: &Machine| {
+            let Machine { cpu, cores, system, rust, optimized, .. } = machine.clone();
+            (cpu, cores, system, rust, optimized)
+        };
+        same(self) == same(other)
     }
 
     /// One line for people.

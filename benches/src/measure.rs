@@ -1,95 +1,22 @@
-//! Collects what a run measures: figures, failures, the options of the contestants.
+//! Collects what a run measures.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
-use weir_state_api::{Error, ErrorKind, Result};
+use weir_state_api::{Error, Result};
 
-use crate::machine::Machine;
-use crate::statistics::{Median, median_of};
-
-/// One figure.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct Figure {
-    pub(crate) suite: &'static str,
-    pub(crate) workload: String,
-    pub(crate) contestant: String,
-    pub(crate) metric: String,
-    pub(crate) unit: &'static str,
-    pub(crate) median: f64,
-    pub(crate) low: f64,
-    pub(crate) high: f64,
-    pub(crate) rounds: usize,
-}
-
-/// What could not be measured, and why.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct Failure {
-    pub(crate) workload: String,
-    pub(crate) contestant: String,
-    pub(crate) message: String,
-}
-
-/// Who took part, with which options.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct Participant {
-    pub(crate) contestant: String,
-    pub(crate) options: String,
-}
-
-/// How many times as fast one contestant is as another, by its thread's processor time.
-#[derive(Debug, Clone)]
-pub(crate) struct Comparison {
-    pub(crate) workload: String,
-    pub(crate) one: String,
-    pub(crate) other: String,
-    pub(crate) ratio: Median,
-}
-
-/// Workloads that belong together in reports.
-#[derive(Debug, Clone)]
-pub(crate) struct Section {
-    pub(crate) title: &'static str,
-    pub(crate) workloads: Vec<String>,
-}
+use crate::record::{Failure, Figure, Participant, Results, Section, speed_over};
+use crate::statistics::{Median, median_of, median_with_confidence};
 
 /// Collects and prints figures.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     rounds: usize,
-    pub(crate) machine: Machine,
-    pub(crate) participants: Vec<Participant>,
-    pub(crate) figures: Vec<Figure>,
-    pub(crate) failures: Vec<Failure>,
-    pub(crate) sections: Vec<Section>,
-    pub(crate) comparisons: Vec<Comparison>,
-}
-
-#[derive(Serialize)]
-struct Json<'a> {
-    header: Header<'a>,
-    records: &'a [Figure],
-    failures: &'a [Failure],
-}
-
-#[derive(Serialize)]
-struct Header<'a> {
-    machine: &'a Machine,
-    contestants: &'a [Participant],
+    pub(crate) results: Results,
 }
 
 impl Recorder {
-    pub(crate) fn new(rounds: u32, machine: Machine) -> Self {
-        Recorder {
-            rounds: rounds as usize,
-            machine,
-            participants: Vec::new(),
-            figures: Vec::new(),
-            failures: Vec::new(),
-            sections: Vec::new(),
-            comparisons: Vec::new(),
-        }
+    pub(crate) fn new(rounds: u32, results: Results) -> Self {
+        Recorder { rounds: rounds as usize, results }
     }
 
     pub(crate) fn rounds(&self) -> usize {
@@ -115,6 +42,23 @@ impl Recorder {
         self.record(suite, workload, contestant, metric, unit, Median { value, low, high }, rounds);
     }
 
+    /// Records how many times as fast one contestant is as another, from the times or costs of the
+    /// same rounds: drift of the machine hits both. Returns the median.
+    pub(crate) fn compare(
+        &mut self,
+        suite: &'static str,
+        workload: &str,
+        by: &str,
+        (one, its): (&str, &[f64]),
+        (other, others): (&str, &[f64]),
+    ) -> f64 {
+        let ratios: Vec<f64> =
+            its.iter().zip(others).map(|(one, other)| other / one.max(f64::MIN_POSITIVE)).collect();
+        let (rounds, ratio) = (ratios.len(), median_with_confidence(ratios));
+        self.record(suite, workload, one, &speed_over(other, by), "x", ratio, rounds);
+        ratio.value
+    }
+
     /// Adds a figure without printing it.
     #[expect(clippy::too_many_arguments, reason = "a record has that many columns")]
     pub(crate) fn record(
@@ -127,12 +71,12 @@ impl Recorder {
         median: Median,
         rounds: usize,
     ) {
-        self.figures.push(Figure {
-            suite,
+        self.results.records.push(Figure {
+            suite: suite.into(),
             workload: workload.into(),
             contestant: contestant.into(),
             metric: metric.into(),
-            unit,
+            unit: unit.into(),
             median: median.value,
             low: median.low,
             high: median.high,
@@ -145,37 +89,21 @@ impl Recorder {
         let message = error.to_string();
         eprintln!("FAILED    {workload:<22} {contestant:<16} {message}");
         let (workload, contestant) = (workload.into(), contestant.into());
-        self.failures.push(Failure { workload, contestant, message });
+        self.results.failures.push(Failure { workload, contestant, message });
     }
 
     /// Notes with which options a contestant takes part.
     pub(crate) fn introduce(&mut self, contestant: &str, options: String) {
-        if self.participants.iter().any(|known| known.contestant == contestant) {
-            return;
+        let line = format!("{contestant}: {options}");
+        if self.results.introduce(Participant { contestant: contestant.into(), options }) {
+            eprintln!("{line}");
         }
-        eprintln!("{contestant}: {options}");
-        self.participants.push(Participant { contestant: contestant.into(), options });
     }
 
-    pub(crate) fn write_json(&self, path: &Path) -> Result<()> {
-        let json = Json {
-            header: Header { machine: &self.machine, contestants: &self.participants },
-            records: &self.figures,
-            failures: &self.failures,
-        };
-        let json = serde_json::to_vec_pretty(&json).map_err(|error| unwritable(path, error))?;
-        std::fs::write(path, json).map_err(|error| unwritable(path, error))
+    /// Notes which workloads belong together in reports.
+    pub(crate) fn open_section(&mut self, title: &str, workloads: Vec<String>) {
+        self.results.open_section(Section { title: title.into(), workloads });
     }
-}
-
-/// The error of a report that cannot be written.
-pub(crate) fn unwritable(
-    path: &Path,
-    error: impl std::error::Error + Send + Sync + 'static,
-) -> Error {
-    Error::new(ErrorKind::InvalidUsage, "the figures cannot be written")
-        .object(path.display().to_string())
-        .source(error)
 }
 
 /// Milliseconds as a figure.

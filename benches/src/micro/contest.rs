@@ -9,8 +9,8 @@ use super::contestant::{Contestant, Round};
 use super::family::{Family, Row};
 use crate::clock::Elapsed;
 use crate::interrupt;
-use crate::measure::{Comparison, Recorder, Section};
-use crate::statistics::{median_of, median_with_confidence};
+use crate::measure::Recorder;
+use crate::statistics::median_of;
 
 pub(crate) const SUITE: &str = "micro";
 /// Processor time of the calling thread; what the tables show.
@@ -58,19 +58,26 @@ impl<'a> Contest<'a> {
         self.progress = ProgressBar::new((rows * rounds) as u64).with_style(style);
         println!("ns of thread CPU per operation; in brackets how many times as fast the first is");
         for family in &mut families {
-            self.family(family)?;
+            self.family(family);
         }
         self.progress.finish_and_clear();
         Ok(())
     }
 
-    fn family(&mut self, family: &mut Family<'_>) -> Result<()> {
+    fn family(&mut self, family: &mut Family<'_>) {
         self.progress.suspend(|| println!("-- {}", family.title));
-        for contestant in &family.contestants {
-            self.recorder.introduce(contestant.name(), contestant.options()?);
-        }
+        family.contestants.retain(|contestant| match contestant.options() {
+            Ok(options) => {
+                self.recorder.introduce(contestant.name(), options);
+                true
+            }
+            Err(error) => {
+                self.recorder.fail(family.title, contestant.name(), &error);
+                false
+            }
+        });
         let workloads = family.rows.iter().map(|row| row.name.into()).collect();
-        self.recorder.sections.push(Section { title: family.title, workloads });
+        self.recorder.open_section(family.title, workloads);
         for &row in &family.rows {
             if interrupt::requested() {
                 break;
@@ -81,7 +88,6 @@ impl<'a> Contest<'a> {
                 .collect();
             self.row(row, &mut entrants);
         }
-        Ok(())
     }
 
     fn row(&mut self, row: Row, entrants: &mut Vec<Entrant<'_>>) {
@@ -179,16 +185,11 @@ impl<'a> Contest<'a> {
         let (name, other_name) = (one.contestant.name(), other.contestant.name());
         let mut by_thread = None;
         for (metric, read) in METRICS {
-            let paired = one.rounds.iter().zip(&other.rounds);
-            let ratios: Vec<f64> =
-                paired.map(|(one, other)| read(other) / read(one).max(1.0)).collect();
-            let (rounds, ratio) = (ratios.len(), median_with_confidence(ratios));
-            let speed = format!("speed over {other_name}, {metric}");
-            self.recorder.record(SUITE, row.name, name, &speed, "x", ratio, rounds);
+            let costs = |entrant: &Entrant<'_>| entrant.rounds.iter().map(read).collect::<Vec<_>>();
+            let (its, others) = ((name, &*costs(one)), (other_name, &*costs(other)));
+            let ratio = self.recorder.compare(SUITE, row.name, metric, its, others);
             if metric == THREAD {
-                let (workload, one, other) = (row.name.into(), name.into(), other_name.into());
-                self.recorder.comparisons.push(Comparison { workload, one, other, ratio });
-                by_thread = Some(ratio.value);
+                by_thread = Some(ratio);
             }
         }
         by_thread

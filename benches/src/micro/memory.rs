@@ -11,7 +11,7 @@ use super::inputs::number;
 use super::{Peer, Settings};
 use crate::backends::Backend;
 use crate::interrupt;
-use crate::measure::{Recorder, Section};
+use crate::measure::Recorder;
 use crate::peers::flink::{FlinkPeer, FlinkProcess};
 use crate::resident::resident_bytes;
 use crate::statistics::Median;
@@ -33,7 +33,7 @@ pub(crate) struct Memory {
 pub(crate) fn run(recorder: &mut Recorder, settings: &Settings) {
     let entries = settings.memory_entries;
     println!("-- {WORKLOAD}: {entries} entries of i64 to i64, bytes each");
-    recorder.sections.push(Section { title: WORKLOAD, workloads: Vec::new() });
+    recorder.open_section(WORKLOAD, vec![WORKLOAD.into()]);
     let weir = settings.backends.iter().map(ToString::to_string);
     let raw = settings.peers.contains(&Peer::Raw).then(|| RAW.into());
     for name in weir.chain(raw) {

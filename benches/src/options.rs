@@ -1,0 +1,216 @@
+//! The command line.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Parser, ValueEnum};
+use weir_state_api::{Error, ErrorKind};
+
+use crate::backends::Backend;
+use crate::micro::Peer;
+use crate::peers::flink::FlinkBackend;
+
+/// What is measured together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Suite {
+    /// Single state accesses (workload W1), against raw collections and peers.
+    Micro,
+    /// Many records in flight, against one after the other.
+    InFlight,
+    /// The synchronous part of a snapshot, and the whole of it.
+    Snapshot,
+    /// Checkpoints of a large state: full, after one percent of updates, beside a writer (W3).
+    Checkpoint,
+    /// From checkpoints to the first read, at the same and at another parallelism (W4).
+    Restore,
+    /// What level and universal compaction of RocksDB write (W2).
+    #[cfg(feature = "rocks")]
+    Compaction,
+    /// Records through the runtime.
+    Runtime,
+    /// All of them.
+    All,
+    /// Measures nothing: makes a report of the figures of former runs (`--from`).
+    Report,
+}
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Size {
+    /// A smoke test: seconds, figures of no value.
+    Quick,
+    /// The published sizes.
+    Default,
+    /// Four times as many keys.
+    Large,
+}
+
+/// A name out of a list; one that is not in the list does not stop the others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Asked<T> {
+    Known(T),
+    Unknown(String),
+}
+
+impl<T: ValueEnum> FromStr for Asked<T> {
+    type Err = std::convert::Infallible;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Ok(T::from_str(name, true).map_or_else(|_| Asked::Unknown(name.into()), Asked::Known))
+    }
+}
+
+impl<T: ValueEnum> fmt::Display for Asked<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Asked::Known(value) => {
+                let value = value.to_possible_value();
+                f.write_str(value.as_ref().map_or("", |value| value.get_name()))
+            }
+            Asked::Unknown(name) => f.write_str(name),
+        }
+    }
+}
+
+/// Those that are known, in order; `unknown` is told of the others.
+pub(crate) fn known<T: ValueEnum>(
+    asked: &[Asked<T>],
+    what: &str,
+    mut unknown: impl FnMut(&str, Error),
+) -> Vec<T> {
+    let mut known = Vec::new();
+    for one in asked {
+        match one {
+            Asked::Known(value) => known.push(value.clone()),
+            Asked::Unknown(name) => {
+                let names = T::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+                let names: Vec<String> = names.map(|value| value.get_name().into()).collect();
+                let message = format!("there is no such {what} in this build");
+                let advice = format!("there are {}", names.join(", "));
+                unknown(name, Error::new(ErrorKind::Unsupported, message).advice(advice));
+            }
+        }
+    }
+    known
+}
+
+/// Compares Weir's backends with each other, with raw limits and with peers, on this machine.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100)]
+pub(crate) struct Options {
+    /// What to measure: micro, in-flight, snapshot, checkpoint, restore, compaction (with the feature
+    /// `rocks`), runtime, or all; `report` makes a report of former runs.
+    #[arg(default_value = "all")]
+    pub(crate) suites: Vec<Asked<Suite>>,
+    /// Weir's backends that take part: heap, rocks. In `micro` the others are compared with the first.
+    #[arg(long, value_delimiter = ',', default_value = "heap")]
+    pub(crate) backends: Vec<Asked<Backend>>,
+    /// What else takes part in `micro`: raw, rocksdb (with the feature `rocks`), flink. Flink needs a
+    /// JDK 17 and fetches 330 MB with pip once.
+    #[arg(long, value_delimiter = ',', default_value = "raw")]
+    pub(crate) peers: Vec<Asked<Peer>>,
+    /// Which of Flink's state backends take part, if Flink does.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "heap")]
+    pub(crate) flink_backends: Vec<FlinkBackend>,
+    /// Where Flink's jar is kept [default: weir-benches/flink in the user's cache folder].
+    #[arg(long)]
+    pub(crate) flink_folder: Option<PathBuf>,
+    /// How much of it.
+    #[arg(long, value_enum, default_value = "default")]
+    pub(crate) size: Size,
+    /// Megabytes of values in `checkpoint` and `restore`, in place of 10, 1,000 or 10,000 by size; a
+    /// tenth of them in `compaction`.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) state_mb: Option<u64>,
+    /// Rounds per contestant, interleaved; the median counts.
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rounds: u32,
+    /// Only operations of `micro` whose name contains this.
+    #[arg(long)]
+    pub(crate) only: Option<String>,
+    /// Figures of former runs that join the report: files that --json has written.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) from: Vec<PathBuf>,
+    /// Writes header and records as JSON.
+    #[arg(long)]
+    pub(crate) json: Option<PathBuf>,
+    /// Writes the report as one HTML page.
+    #[arg(long)]
+    pub(crate) html: Option<PathBuf>,
+    /// Writes the report as Markdown.
+    #[arg(long, visible_alias = "md")]
+    pub(crate) markdown: Option<PathBuf>,
+    /// Measures the memory of one contestant; how `micro` calls itself.
+    #[arg(long, hide = true)]
+    pub(crate) memory_probe: Option<String>,
+    #[arg(long, hide = true, default_value_t = 1)]
+    pub(crate) memory_entries: usize,
+}
+
+impl Options {
+    /// How large the states of `checkpoint` and `restore` are.
+    pub(crate) fn state_bytes(&self) -> u64 {
+        let by_size = match self.size {
+            Size::Quick => 10,
+            Size::Default => 1_000,
+            Size::Large => 10_000,
+        };
+        self.state_mb.unwrap_or(by_size) * 1_000_000
+    }
+
+    /// What decides the figures, for the report.
+    pub(crate) fn described(&self) -> BTreeMap<String, String> {
+        let size = self.size.to_possible_value();
+        let mut all = vec![
+            ("suites", names(&self.suites)),
+            ("backends", names(&self.backends)),
+            ("peers", names(&self.peers)),
+            ("size", size.as_ref().map_or("", |size| size.get_name()).into()),
+            ("rounds", self.rounds.to_string()),
+            ("state-mb", (self.state_bytes() / 1_000_000).to_string()),
+        ];
+        all.extend(self.only.clone().map(|only| ("only", only)));
+        all.into_iter().map(|(name, value)| (name.into(), value)).collect()
+    }
+}
+
+fn names<T: ValueEnum>(asked: &[Asked<T>]) -> String {
+    asked.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Options {
+        let words = std::iter::once("weir-benches").chain(line.split_whitespace());
+        Options::try_parse_from(words).unwrap()
+    }
+
+    #[test]
+    fn unknown_names_are_told_and_the_others_stay() {
+        let options = parse("micro nosuch --backends nothing,heap --peers raw,nobody");
+        let mut told = Vec::new();
+        let suites = known(&options.suites, "suite", |name, _| told.push(name.to_string()));
+        let backends = known(&options.backends, "backend", |name, error| {
+            assert!(error.to_string().contains("heap"), "{error}");
+            told.push(name.to_string());
+        });
+        let peers = known(&options.peers, "peer", |name, _| told.push(name.to_string()));
+        assert_eq!(
+            (suites, backends, peers),
+            (vec![Suite::Micro], vec![Backend::Heap], vec![Peer::Raw])
+        );
+        assert_eq!(told, ["nosuch", "nothing", "nobody"]);
+    }
+
+    #[test]
+    fn the_header_names_what_decides_the_figures() {
+        let described = parse("restore --size quick --backends heap").described();
+        assert_eq!(described["suites"], "restore");
+        assert_eq!(described["state-mb"], "10");
+        assert_eq!(described["size"], "quick");
+    }
+}

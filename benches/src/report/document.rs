@@ -1,0 +1,297 @@
+//! The report as a whole, before it is written in one form or another.
+
+use weir_state_api::Result;
+
+use super::chart::{Chart, Series, number};
+use super::suites::{Better, Headline, Presentation, SUITES};
+use super::summary::{choices, losses, overall};
+use crate::record::{Failure, Figure, Participant, Results};
+use crate::statistics::Median;
+
+/// Everything that a report says.
+#[derive(Debug)]
+pub(crate) struct Document {
+    pub(crate) machine: String,
+    pub(crate) warnings: Vec<String>,
+    /// Sentences of the summary.
+    pub(crate) summary: Vec<String>,
+    pub(crate) choices: Table,
+    pub(crate) losses: Table,
+    pub(crate) failures: Vec<Failure>,
+    pub(crate) chapters: Vec<Chapter>,
+    pub(crate) contestants: Vec<Participant>,
+    pub(crate) options: Vec<(String, String)>,
+}
+
+/// A suite.
+#[derive(Debug)]
+pub(crate) struct Chapter {
+    pub(crate) title: String,
+    pub(crate) about: String,
+    pub(crate) parts: Vec<Part>,
+}
+
+/// Workloads that belong together.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) title: Option<String>,
+    /// Caption and picture.
+    pub(crate) charts: Vec<(String, String)>,
+    pub(crate) table: Table,
+    pub(crate) notes: Vec<String>,
+}
+
+/// Text in rows; the first `labels` columns are words, the others figures.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Table {
+    pub(crate) labels: usize,
+    pub(crate) head: Vec<String>,
+    pub(crate) rows: Vec<Vec<String>>,
+}
+
+/// How to read the figures.
+pub(crate) const METHOD: &str = "Figures are medians; in brackets the smallest and the largest of all \
+    rounds. Ratios say how many times as fast the first contestant is: the median of the ratios of the \
+    same rounds, in brackets the interval that holds it with 95 % confidence. Ratios carry over to other \
+    machines, absolute figures do not.";
+
+impl Document {
+    pub(crate) fn new(results: &Results) -> Result<Self> {
+        let mut chapters = Vec::new();
+        for presentation in SUITES {
+            let of_suite: Vec<&Figure> =
+                results.records.iter().filter(|f| f.suite == presentation.suite).collect();
+            if !of_suite.is_empty() {
+                chapters.push(chapter(results, presentation, &of_suite)?);
+            }
+        }
+        let machine = &results.header.machine;
+        let mut warnings = Vec::new();
+        if !machine.optimized {
+            warnings.push("A build without --release: these figures are of no value.".into());
+        }
+        if results.header.options.get("size").is_some_and(|size| size.contains("quick")) {
+            warnings.push("A smoke test (--size quick): these figures are of no value.".into());
+        }
+        Ok(Document {
+            machine: machine.line(),
+            warnings,
+            summary: overall(results, None).iter().map(super::summary::Overall::line).collect(),
+            choices: choice_table(results),
+            losses: loss_table(results),
+            failures: results.failures.clone(),
+            chapters,
+            contestants: results.header.contestants.clone(),
+            options: results.header.options.clone().into_iter().collect(),
+        })
+    }
+}
+
+fn choice_table(results: &Results) -> Table {
+    let rows = choices(results).into_iter().map(|choice| {
+        let others =
+            choice.others.iter().map(|(name, times)| format!("{name} {} x", number(*times)));
+        let figure = format!("{} {}", number(choice.figure.value), choice.unit);
+        let others = others.collect::<Vec<_>>().join(", ");
+        vec![choice.suite, choice.workload, choice.best, figure, others]
+    });
+    let head = ["suite", "workload", "best backend", "figure", "cost of the others"];
+    Table { labels: 3, head: head.map(Into::into).into(), rows: rows.collect() }
+}
+
+fn loss_table(results: &Results) -> Table {
+    let rows = losses(results).into_iter().map(|loss| {
+        let why = loss.why.to_string();
+        vec![loss.suite, loss.workload, loss.backend, loss.to, interval(&loss.ratio), why]
+    });
+    let head = ["suite", "workload", "backend", "against", "times as fast", "why"];
+    Table { labels: 4, head: head.map(Into::into).into(), rows: rows.collect() }
+}
+
+fn chapter(results: &Results, suite: &Presentation, figures: &[&Figure]) -> Result<Chapter> {
+    let mut parts = Vec::new();
+    let mut rest: Vec<&Figure> = figures.to_vec();
+    for section in &results.header.sections {
+        let (of_section, others): (Vec<&Figure>, Vec<&Figure>) =
+            rest.into_iter().partition(|figure| section.workloads.contains(&figure.workload));
+        rest = others;
+        if !of_section.is_empty() {
+            let mut part = part(suite, Some(section.title.clone()), &of_section)?;
+            let of_these = overall(results, Some(&section.workloads));
+            part.notes = of_these.iter().map(super::summary::Overall::line).collect();
+            parts.push(part);
+        }
+    }
+    if !rest.is_empty() {
+        parts.push(part(suite, None, &rest)?);
+    }
+    Ok(Chapter { title: suite.title.into(), about: suite.about.into(), parts })
+}
+
+fn part(suite: &Presentation, title: Option<String>, figures: &[&Figure]) -> Result<Part> {
+    let mut charts = Vec::new();
+    for headline in suite.headlines {
+        let of_metric: Vec<&Figure> =
+            figures.iter().copied().filter(|figure| figure.metric == headline.metric).collect();
+        let chart = chart(headline, &of_metric);
+        if let Some(svg) = chart.svg()? {
+            let what = title.as_deref().unwrap_or(suite.title);
+            charts.push((format!("{what}: {}", chart.axis), svg));
+        }
+    }
+    Ok(Part { title, charts, table: table(suite, figures), notes: Vec::new() })
+}
+
+fn chart(headline: &Headline, figures: &[&Figure]) -> Chart {
+    let rows = distinct(figures.iter().map(|figure| figure.workload.as_str()));
+    let series = distinct(figures.iter().map(|figure| figure.contestant.as_str()));
+    let unit = figures.first().map_or("", |figure| figure.unit.as_str());
+    let better = match headline.better {
+        Better::Lower => "less is better",
+        Better::Higher => "more is better",
+    };
+    let series = series.into_iter().map(|contestant| Series {
+        contestant: contestant.into(),
+        points: (figures.iter())
+            .filter(|figure| figure.contestant == contestant)
+            .filter_map(|figure| {
+                let row = rows.iter().position(|row| *row == figure.workload)?;
+                Some((row, figure.interval()))
+            })
+            .collect(),
+    });
+    Chart {
+        axis: format!("{}, {unit} ({better})", headline.metric),
+        series: series.collect(),
+        rows: rows.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// A row for each workload and metric, a column for each contestant; then the ratios of the first
+/// contestant to the others.
+fn table(suite: &Presentation, figures: &[&Figure]) -> Table {
+    let (ratios, values): (Vec<&Figure>, Vec<&Figure>) =
+        figures.iter().copied().partition(|figure| figure.compared_with().is_some());
+    // Where all else are other views of the same, the deciding metric is enough.
+    let decisive = suite.headlines.first().map_or("", |headline| headline.metric);
+    let views = ["thread CPU", "wall", "process CPU"];
+    let only_views = views.contains(&decisive)
+        && values.iter().all(|figure| views.contains(&figure.metric.as_str()));
+    let shown = |figure: &&&Figure| !only_views || figure.metric == decisive;
+    let values: Vec<&Figure> = values.iter().filter(shown).copied().collect();
+    let contestants = distinct(values.iter().map(|figure| figure.contestant.as_str()));
+    let Some(first) = contestants.first() else { return Table::default() };
+    let rows = distinct(values.iter().map(|f| (f.workload.as_str(), f.metric.as_str())));
+    let many_metrics = rows.iter().any(|(_, metric)| *metric != rows[0].1);
+    let mut others = distinct(ratios.iter().filter_map(|ratio| {
+        let (other, by) = ratio.compared_with()?;
+        (ratio.contestant == *first && by == decisive).then_some(other)
+    }));
+    others.retain(|other| contestants.contains(other));
+    let mut head = vec!["workload".to_string()];
+    if many_metrics {
+        head.push("metric".into());
+    }
+    let labels = head.len();
+    let unit = |metric: &str| {
+        let of_metric = values.iter().find(|figure| figure.metric == metric);
+        of_metric.map_or("", |figure| figure.unit.as_str())
+    };
+    let shared_unit = if many_metrics { String::new() } else { format!(", {}", unit(rows[0].1)) };
+    head.extend(contestants.iter().map(|name| format!("{name}{shared_unit}")));
+    head.extend(others.iter().map(|other| format!("{first} over {other}")));
+    let rows = rows.iter().map(|(workload, metric)| {
+        let mut cells = vec![(*workload).to_string()];
+        if many_metrics {
+            let unit = unit(metric);
+            cells.push(if unit.is_empty() {
+                (*metric).into()
+            } else {
+                format!("{metric}, {unit}")
+            });
+        }
+        cells.extend(contestants.iter().map(|contestant| {
+            let found = values.iter().find(|figure| {
+                (figure.workload.as_str(), figure.metric.as_str()) == (*workload, *metric)
+                    && figure.contestant == *contestant
+            });
+            found.map_or(String::new(), |figure| interval(&figure.interval()))
+        }));
+        cells.extend(others.iter().map(|other| {
+            let found = ratios.iter().find(|ratio| {
+                ratio.workload == *workload
+                    && ratio.contestant == *first
+                    && *metric == decisive
+                    && ratio.compared_with() == Some((*other, decisive))
+            });
+            found.map_or(String::new(), |ratio| interval(&ratio.interval()))
+        }));
+        cells
+    });
+    Table { labels, head, rows: rows.collect() }
+}
+
+fn interval(median: &Median) -> String {
+    let Median { value, low, high } = median;
+    let [value, low, high] = [*value, *low, *high].map(number);
+    if low == high { value } else { format!("{value} ({low} to {high})") }
+}
+
+fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut seen = Vec::new();
+    for item in items {
+        if !seen.contains(&item) {
+            seen.push(item);
+        }
+    }
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::speed_over;
+    use crate::record::tests::{figure, results};
+
+    #[test]
+    fn a_table_has_a_column_for_each_contestant_and_each_ratio() {
+        let results = results(vec![
+            figure("get", "weir heap", "thread CPU", 100.0),
+            figure("get", "weir heap", "wall", 110.0),
+            figure("get", "hashbrown", "thread CPU", 50.0),
+            figure("get", "weir heap", &speed_over("hashbrown", "thread CPU"), 0.5),
+            figure("set", "weir heap", "thread CPU", 200.0),
+        ]);
+        let document = Document::new(&results).unwrap();
+        let table = &document.chapters[0].parts[0].table;
+        assert_eq!(
+            table.head,
+            ["workload", "weir heap, ns/op", "hashbrown, ns/op", "weir heap over hashbrown"]
+        );
+        assert_eq!(
+            table.rows,
+            [
+                vec!["get", "100 (90 to 110)", "50 (45 to 55)", "0.5 (0.45 to 0.55)"],
+                vec!["set", "200 (180 to 220)", "", ""],
+            ]
+        );
+        assert_eq!(document.losses.rows.len(), 1);
+        assert_eq!(document.chapters[0].parts[0].charts.len(), 1);
+    }
+
+    #[test]
+    fn workloads_stand_in_their_sections() {
+        let mut results = results(vec![
+            figure("get", "weir heap", "thread CPU", 1.0),
+            figure("other", "weir heap", "thread CPU", 1.0),
+        ]);
+        results.open_section(crate::record::Section {
+            title: "value".into(),
+            workloads: vec!["get".into()],
+        });
+        let document = Document::new(&results).unwrap();
+        let titles: Vec<_> =
+            document.chapters[0].parts.iter().map(|part| part.title.as_deref()).collect();
+        assert_eq!(titles, [Some("value"), None]);
+    }
+}

@@ -1,0 +1,116 @@
+//! How each suite is presented: what it answers, and which of its metrics stand at the front.
+
+/// Which way is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Better {
+    Lower,
+    Higher,
+}
+
+/// A metric that is drawn, and that decides who is better in a workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Headline {
+    pub(crate) metric: &'static str,
+    pub(crate) better: Better,
+}
+
+/// A suite for readers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Presentation {
+    pub(crate) suite: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) about: &'static str,
+    /// The first one decides.
+    pub(crate) headlines: &'static [Headline],
+}
+
+const fn lower(metric: &'static str) -> Headline {
+    Headline { metric, better: Better::Lower }
+}
+
+const fn higher(metric: &'static str) -> Headline {
+    Headline { metric, better: Better::Higher }
+}
+
+/// The suites in the order of the report.
+pub(crate) const SUITES: &[Presentation] = &[
+    Presentation {
+        suite: "micro",
+        title: "Single accesses",
+        about: "One thread, one call after the other. Time is processor time of the calling thread, \
+                per call, or per entry where entries are read.",
+        headlines: &[lower("thread CPU")],
+    },
+    Presentation {
+        suite: "in-flight",
+        title: "Records in flight",
+        about: "The same updates one after the other, and with many records waiting at a time.",
+        headlines: &[lower("time")],
+    },
+    Presentation {
+        suite: "snapshot",
+        title: "Snapshots of state in memory",
+        about: "How long a snapshot holds the writer, and what it takes from it while it is written.",
+        headlines: &[lower("synchronous part"), lower("longest write")],
+    },
+    Presentation {
+        suite: "checkpoint",
+        title: "Checkpoints of a large state",
+        about: "All of the state, then one percent of random updates between two checkpoints, then the \
+                same beside a writer at full speed.",
+        headlines: &[lower("1 %: written in"), lower("busy: longest pause")],
+    },
+    Presentation {
+        suite: "restore",
+        title: "Restore and rescale",
+        about: "From the request to the first correct read, from a store that answers late and streams \
+                slowly.",
+        headlines: &[lower("2→2: restored in"), lower("2→3: slowest subtask")],
+    },
+    Presentation {
+        suite: "compaction",
+        title: "Compaction of RocksDB",
+        about: "Bytes that RocksDB writes for each byte that an operator writes.",
+        headlines: &[lower("written by RocksDB")],
+    },
+    Presentation {
+        suite: "runtime",
+        title: "Records through the runtime",
+        about: "Source, key by, count, sink. Millions of records a second.",
+        headlines: &[higher("per core")],
+    },
+];
+
+/// How a suite is presented; one without an entry gets a plain table.
+pub(crate) fn presentation(suite: &str) -> Option<&'static Presentation> {
+    SUITES.iter().find(|known| known.suite == suite)
+}
+
+/// The backends of Weir that do what a contestant from elsewhere does: those it is a measure of.
+pub(crate) fn counterparts(contestant: &str) -> &'static [&'static str] {
+    const ALL: &[&str] = &["weir heap", "weir rocks", "weir forst"];
+    let name = contestant.trim_start_matches("flink ").trim_end_matches("-changelog");
+    match name {
+        "heap" => &["weir heap"],
+        "rocksdb crate" | "rocksdb" | "rocksdb-managed" => &["weir rocks"],
+        "fjall" | "redb" => &["weir rocks", "weir forst"],
+        "forst" => &["weir forst"],
+        name if name.starts_with("slatedb") => &["weir forst"],
+        name if name.starts_with("hashbrown") || name.starts_with("BTree") => &["weir heap"],
+        _ => ALL,
+    }
+}
+
+/// Why Weir is slower than such a contestant, as far as it is known.
+pub(crate) fn reason(contestant: &str) -> &'static str {
+    if contestant.starts_with("hashbrown") || contestant.starts_with("BTree") {
+        "a collection in the program holds typed keys and values: nothing is encoded, there are no key \
+         groups, no dispatch, no snapshots"
+    } else if contestant == "rocksdb crate" {
+        "the same engine without keys of any length, key groups, types and TTL above it"
+    } else if contestant.starts_with("flink heap") {
+        "objects on the Java heap are handed out as they are; Weir decodes bytes"
+    } else {
+        "not known"
+    }
+}
