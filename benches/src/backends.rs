@@ -2,20 +2,23 @@
 
 use std::fmt;
 use std::hint::black_box;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use clap::ValueEnum;
 use tempfile::TempDir;
+use weir_backend_forst::{ForstBackendFactory, ForstOptions, ForstResources};
 use weir_backend_heap::{HeapBackendFactory, HeapOptions};
 use weir_state_api::{
     BackendFactory, Clock, Codec, Environment, Error, ErrorKind, KeyGroupRange, KeyedStore,
-    MaxParallelism, Millis, OpenRequest, Ordered, Result, SystemClock, block_on,
+    MaxParallelism, Millis, OpenRequest, Ordered, Result, SystemClock, TokioSpawner, block_on,
 };
 
-/// The memory budget of `RocksDB`.
-#[cfg(feature = "rocks")]
-pub(crate) const ROCKS_MEMORY: usize = 512 << 20;
+/// The memory budget of those who have one, half of it for writes.
+pub(crate) const MEMORY: usize = 512 << 20;
+/// Local disk for copies of what is in the store.
+const DISK_CACHE: u64 = 64 << 30;
 
 /// A backend of Weir.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -24,6 +27,13 @@ pub(crate) enum Backend {
     Heap,
     /// State in `RocksDB` (built with `--features rocks`).
     Rocks,
+    /// State in object storage, with caches in memory and on local disk.
+    Forst,
+}
+
+impl Backend {
+    /// All of them.
+    pub(crate) const ALL: [Backend; 3] = [Backend::Heap, Backend::Rocks, Backend::Forst];
 }
 
 impl fmt::Display for Backend {
@@ -31,6 +41,7 @@ impl fmt::Display for Backend {
         f.write_str(match self {
             Backend::Heap => "weir heap",
             Backend::Rocks => "weir rocks",
+            Backend::Forst => "weir forst",
         })
     }
 }
@@ -77,6 +88,8 @@ pub(crate) struct Instance {
     pub(crate) store: KeyedStore<i64>,
     /// Stands at 0 until it is set.
     pub(crate) clock: Arc<StandingClock>,
+    /// Where its background work runs, if it has any.
+    _threads: Option<tokio::runtime::Runtime>,
     /// Its local folder; removed after the store is closed.
     #[cfg_attr(not(feature = "rocks"), expect(dead_code, reason = "it is held, not read"))]
     pub(crate) directory: Option<TempDir>,
@@ -89,12 +102,21 @@ impl Backend {
         let clock = Arc::new(StandingClock::default());
         let mut environment = Environment::in_memory();
         environment.clock = clock.clone();
+        let (factory, directory) = self.factory(Purpose::Access)?;
+        let mut threads = None;
+        let mut path = String::new();
+        if let (Backend::Forst, Some(directory)) = (self, &directory) {
+            let runtime = runtime()?;
+            environment.spawner = Arc::new(TokioSpawner::new(runtime.handle().clone()));
+            environment.store = folder_store(&directory.path().join("store"))?;
+            (threads, path) = (Some(runtime), "live/".into());
+        }
         let mut request = OpenRequest::new(environment, "bench", key_codec);
         request.max_parallelism = MaxParallelism::new(key_groups)?;
         request.key_groups = KeyGroupRange::all(request.max_parallelism);
-        let (factory, directory) = self.factory(Purpose::Access)?;
+        request.directory = path;
         let store = block_on(KeyedStore::open(&*factory, request))?;
-        Ok(Instance { store, clock, directory })
+        Ok(Instance { store, clock, _threads: threads, directory })
     }
 
     /// Its options, for the report.
@@ -115,19 +137,46 @@ impl Backend {
                 Ok((Box::new(HeapBackendFactory::new(options)), None))
             }
             Backend::Rocks => rocks(purpose),
+            Backend::Forst => {
+                let directory = local_folder()?;
+                let resources = ForstResources::builder()
+                    .cache_bytes(MEMORY as u64 / 2)
+                    .memtable_bytes(MEMORY as u64 / 2)
+                    .disk_cache(directory.path().join("cache"), DISK_CACHE)
+                    .build()?;
+                let options = ForstOptions::default().with_resources(resources);
+                Ok((Box::new(ForstBackendFactory::new(options)), Some(directory)))
+            }
         }
     }
+}
+
+/// A folder that is removed when it is dropped.
+pub(crate) fn local_folder() -> Result<TempDir> {
+    tempfile::Builder::new().prefix("weir-benches-").tempdir().map_err(|error| {
+        Error::new(ErrorKind::Unavailable, "no temporary folder for state").source(error)
+    })
+}
+
+/// A local folder as the store.
+pub(crate) fn folder_store(folder: &Path) -> Result<opendal::Operator> {
+    let service = opendal::services::Fs::default().root(&folder.to_string_lossy());
+    opendal::Operator::new(service).map_err(|error| Error::store("open", "the folder", error))
+}
+
+/// Threads for background work.
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().map_err(
+        |error| Error::new(ErrorKind::Unavailable, "no threads for background work").source(error),
+    )
 }
 
 #[cfg(feature = "rocks")]
 fn rocks(purpose: Purpose) -> Result<(Box<dyn BackendFactory>, Option<TempDir>)> {
     use weir_backend_rocks::{RocksBackendFactory, RocksMemory, RocksOptions};
 
-    let directory =
-        tempfile::Builder::new().prefix("weir-benches-").tempdir().map_err(|error| {
-            Error::new(ErrorKind::Unavailable, "no temporary folder for RocksDB").source(error)
-        })?;
-    let memory = RocksMemory::new(ROCKS_MEMORY, 0.5);
+    let directory = local_folder()?;
+    let memory = RocksMemory::new(MEMORY, 0.5);
     let options = RocksOptions::new(directory.path())
         .with_memory(memory)
         .with_local_recovery(purpose == Purpose::CheckpointsHere);

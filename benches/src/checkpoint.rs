@@ -21,16 +21,22 @@ use crate::stage::{Stage, Subtask, Taken, VALUE_LEN};
 pub(crate) const SUITE: &str = "checkpoint";
 const UPLOADED: &str = "1 %: uploaded";
 
-/// Measures each backend on a state of so many bytes of values.
-pub(crate) fn run(recorder: &mut Recorder, backends: &[Backend], bytes: u64) -> Result<()> {
+/// Measures each backend on a state of so many bytes of values; the store is a folder, or one that is
+/// as slow as an object store.
+pub(crate) fn run(
+    recorder: &mut Recorder,
+    backends: &[Backend],
+    bytes: u64,
+    slow: bool,
+) -> Result<()> {
     let entries = (bytes / VALUE_LEN as u64) as i64;
     let order = shuffled(entries, 42);
-    let workload = format!("{} MB", bytes / 1_000_000);
+    let workload = format!("{} MB{}", bytes / 1_000_000, if slow { ", slow store" } else { "" });
     for &backend in backends {
         if interrupt::requested() {
             break;
         }
-        let measured = measure(backend, &order, recorder.rounds());
+        let measured = measure(backend, &order, recorder.rounds(), slow);
         #[cfg(feature = "rocks")]
         let measured = measured.and_then(|mut samples| {
             if backend == Backend::Rocks {
@@ -55,8 +61,11 @@ fn changing(order: &[i64], round: usize) -> &[i64] {
     &order[from..from + count]
 }
 
-fn measure(backend: Backend, order: &[i64], rounds: usize) -> Result<Samples> {
-    let stage = Stage::new(backend)?;
+fn measure(backend: Backend, order: &[i64], rounds: usize, slow: bool) -> Result<Samples> {
+    let mut stage = Stage::new(backend)?;
+    if slow {
+        stage.slow_down();
+    }
     let mut task = stage.open(stage.request(1, 0)?)?;
     let mut samples = Samples::default();
     task.write(order, 0)?;

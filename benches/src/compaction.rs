@@ -1,22 +1,24 @@
-//! What level and universal compaction write, and what they leave, under the access patterns of real
-//! operators (workload W2).
+//! What level and universal compaction of RocksDB and the tree in object storage write, and what they
+//! leave, under the access patterns of real operators (workload W2).
 //!
 //! Everything is scaled down together: a state of 100 MB in files of 4 MB and levels from 16 MB on is
 //! as deep as one of some gigabytes with the defaults. A deeper tree writes more.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, SharedString, Unit};
+use weir_backend_forst::{ForstBackendFactory, ForstOptions, ForstResources};
 use weir_backend_rocks::{Compaction, RocksBackendFactory, RocksMemory, RocksOptions};
 use weir_state_api::{
-    CheckpointId, Codec, Environment, Error, ErrorKind, KeyedStore, ListState, Notification,
-    OpenRequest, Ordered, Result, SnapshotRequest, Ttl, ValueState, block_on,
+    BackendFactory, CheckpointId, Codec, Environment, Error, ErrorKind, KeyedStore, ListState,
+    Notification, OpenRequest, Ordered, Result, SnapshotRequest, TokioSpawner, Ttl, ValueState,
 };
 
-use crate::backends::StandingClock;
+use crate::backends::{StandingClock, folder_store, local_folder, runtime};
 use crate::clock::Stopwatch;
 use crate::interrupt;
 use crate::measure::{Recorder, Samples};
@@ -53,18 +55,57 @@ const PATTERNS: [(Pattern, &str); 5] = [
     (Pattern::Deduplicate, "deduplicate, TTL"),
 ];
 
-/// Measures both kinds of compaction with so many bytes of values and five times as many writes.
+/// Whose compaction is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tree {
+    Rocks(Compaction),
+    Forst,
+}
+
+const TREES: [(Tree, &str); 3] = [
+    (Tree::Rocks(Compaction::Level), "rocks, level"),
+    (Tree::Rocks(Compaction::Universal), "rocks, universal"),
+    (Tree::Forst, "forst"),
+];
+
+impl Tree {
+    /// Memory for a tenth of the state, files of a twenty-fifth, RocksDB's levels from a sixth on.
+    fn factory(self, folder: &Path, bytes: usize) -> Result<Box<dyn BackendFactory>> {
+        Ok(match self {
+            Tree::Rocks(compaction) => {
+                let options = RocksOptions::new(folder)
+                    .with_memory(RocksMemory::new(bytes / 10, 0.5))
+                    .with_compaction(compaction)
+                    .with_statistics(true)
+                    .with_rocksdb_option("target_file_size_base", (bytes / 25).to_string())
+                    .with_rocksdb_option("max_bytes_for_level_base", (bytes / 6).to_string());
+                Box::new(RocksBackendFactory::new(options))
+            }
+            Tree::Forst => {
+                let resources = ForstResources::builder()
+                    .cache_bytes(bytes as u64 / 20)
+                    .memtable_bytes(bytes as u64 / 20)
+                    .disk_cache(folder.join("cache"), 10 * bytes as u64)
+                    .build()?;
+                let options = ForstOptions::default()
+                    .with_resources(resources)
+                    .with_table_bytes(bytes as u64 / 25);
+                Box::new(ForstBackendFactory::new(options))
+            }
+        })
+    }
+}
+
+/// Measures each tree with so many bytes of values and five times as many writes.
 pub(crate) fn run(recorder: &mut Recorder, bytes: u64) -> Result<()> {
     let figures = Figures::install()?;
     let order = shuffled((bytes / VALUE_LEN as u64) as i64, 42);
     for (pattern, workload) in PATTERNS {
-        for (compaction, name) in
-            [(Compaction::Level, "level"), (Compaction::Universal, "universal")]
-        {
+        for (tree, name) in TREES {
             if interrupt::requested() {
                 return Ok(());
             }
-            match measure(pattern, compaction, &order, &figures) {
+            match measure(pattern, tree, &order, &figures) {
                 Ok(samples) => samples.record(recorder, SUITE, workload, name),
                 Err(error) => recorder.fail(workload, name, &error),
             }
@@ -73,14 +114,9 @@ pub(crate) fn run(recorder: &mut Recorder, bytes: u64) -> Result<()> {
     Ok(())
 }
 
-fn measure(
-    pattern: Pattern,
-    compaction: Compaction,
-    order: &[i64],
-    figures: &Figures,
-) -> Result<Samples> {
+fn measure(pattern: Pattern, tree: Tree, order: &[i64], figures: &Figures) -> Result<Samples> {
     figures.forget();
-    let mut operator = Operator::open(compaction, order.len() * VALUE_LEN)?;
+    let mut operator = Operator::open(tree, order.len() * VALUE_LEN)?;
     let writes = order.len() * 5;
     let mut samples = Samples::default();
     let watch = Stopwatch::start();
@@ -92,11 +128,19 @@ fn measure(
     }
     let elapsed = watch.stop();
     let user = written as f64;
-    let by_rocksdb = figures.get("weir_rocks_flushed_bytes_total")
-        + figures.get("weir_rocks_compaction_written_bytes_total");
-    samples.add("written by RocksDB", "x", by_rocksdb / user);
-    samples.add("uploaded", "x", operator.store.statistics().bytes_uploaded as f64 / user);
-    samples.add("files at the end", "MB", figures.get("weir_rocks_file_bytes") / 1e6);
+    // What is written in object storage is uploaded.
+    let uploaded = operator.store.statistics().bytes_uploaded as f64;
+    let (written, files) = match tree {
+        Tree::Rocks(_) => (
+            figures.get("weir_rocks_flushed_bytes_total")
+                + figures.get("weir_rocks_compaction_written_bytes_total"),
+            figures.get("weir_rocks_file_bytes"),
+        ),
+        Tree::Forst => (uploaded, operator.named as f64),
+    };
+    samples.add("written", "x", written / user);
+    samples.add("uploaded", "x", uploaded / user);
+    samples.add("files at the end", "MB", files / 1e6);
     samples.add("task's CPU", "ns/op", elapsed.thread.as_nanos() as f64 / writes as f64);
     samples.add("all CPU", "ns/op", elapsed.process.as_nanos() as f64 / writes as f64);
     if matches!(pattern, Pattern::Window | Pattern::Deduplicate) {
@@ -122,28 +166,24 @@ struct Operator {
     random: Random,
     zipf: Option<Zipf>,
     bytes: Vec<u8>,
+    /// What the last checkpoint names, in bytes.
+    named: u64,
+    tokio: tokio::runtime::Runtime,
     _folder: tempfile::TempDir,
 }
 
 impl Operator {
-    /// Memory for a tenth of the state, files of a twenty-fifth, levels from a sixth on.
-    fn open(compaction: Compaction, bytes: usize) -> Result<Self> {
-        let folder =
-            tempfile::Builder::new().prefix("weir-benches-").tempdir().map_err(|error| {
-                Error::new(ErrorKind::Unavailable, "no temporary folder for RocksDB").source(error)
-            })?;
-        let options = RocksOptions::new(folder.path())
-            .with_memory(RocksMemory::new(bytes / 10, 0.5))
-            .with_compaction(compaction)
-            .with_statistics(true)
-            .with_rocksdb_option("target_file_size_base", (bytes / 25).to_string())
-            .with_rocksdb_option("max_bytes_for_level_base", (bytes / 6).to_string());
+    fn open(tree: Tree, bytes: usize) -> Result<Self> {
+        let (folder, tokio) = (local_folder()?, runtime()?);
+        let factory = tree.factory(&folder.path().join("local"), bytes)?;
         let clock = Arc::new(StandingClock::default());
         let mut environment = Environment::in_memory();
         environment.clock = clock.clone();
-        let request = OpenRequest::new(environment, "bench", Codec::<i64>::id(&Ordered));
-        let mut store: KeyedStore<i64> =
-            block_on(KeyedStore::open(&RocksBackendFactory::new(options), request))?;
+        environment.store = folder_store(&folder.path().join("store"))?;
+        environment.spawner = Arc::new(TokioSpawner::new(tokio.handle().clone()));
+        let mut request = OpenRequest::new(environment, "bench", Codec::<i64>::id(&Ordered));
+        request.directory = "live/".into();
+        let mut store: KeyedStore<i64> = tokio.block_on(KeyedStore::open(&*factory, request))?;
         Ok(Operator {
             value: store.value("value")?,
             window: store.list("window")?,
@@ -153,6 +193,8 @@ impl Operator {
             random: Random(7),
             zipf: None,
             bytes: Vec::new(),
+            named: 0,
+            tokio,
             _folder: folder,
         })
     }
@@ -218,8 +260,8 @@ impl Operator {
     fn checkpoint(&mut self, number: u64) -> Result<()> {
         let id = CheckpointId(number);
         let request = SnapshotRequest::checkpoint(id, format!("chk-{number}"));
-        let handle = block_on(self.store.snapshot(request)?.run())?;
-        std::hint::black_box(handle);
+        let handle = self.tokio.block_on(self.store.snapshot(request)?.run())?;
+        self.named = handle.total_bytes();
         self.store.notify(Notification::Complete(id))?;
         self.store.notify(Notification::Subsumed(CheckpointId(number - 1)))
     }

@@ -7,7 +7,7 @@
 //! cargo run --release -p weir-benches -- snapshot    # how long a snapshot holds the writer
 //! cargo run --release -p weir-benches -- checkpoint  # checkpoints of a large state
 //! cargo run --release -p weir-benches -- restore     # restore and rescale it
-//! cargo run --release -p weir-benches --features rocks -- compaction   # level against universal
+//! cargo run --release -p weir-benches --features rocks -- compaction   # what trees write
 //! cargo run --release -p weir-benches -- runtime     # source, key_by, count, sink
 //! ```
 
@@ -150,9 +150,11 @@ fn run_suite(
             } else {
                 snapshot::Sizes { values: 1_000_000, under_load: 5_000_000 }
             };
-            snapshot::run(recorder, sizes)
+            snapshot::run(recorder, backends, sizes)
         }
-        Suite::Checkpoint => checkpoint::run(recorder, backends, options.state_bytes()),
+        Suite::Checkpoint => {
+            checkpoint::run(recorder, backends, options.state_bytes(), options.slow_store)
+        }
         Suite::Restore => restore::run(recorder, backends, options.state_bytes()),
         #[cfg(feature = "rocks")]
         Suite::Compaction => compaction::run(recorder, options.state_bytes() / 10),

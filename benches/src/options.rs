@@ -25,7 +25,7 @@ pub(crate) enum Suite {
     Checkpoint,
     /// From checkpoints to the first read, at the same and at another parallelism (W4).
     Restore,
-    /// What level and universal compaction of RocksDB write (W2).
+    /// What compactions of RocksDB and in object storage write (W2).
     #[cfg(feature = "rocks")]
     Compaction,
     /// Records through the runtime.
@@ -104,7 +104,7 @@ pub(crate) struct Options {
     /// `rocks`), runtime, or all; `report` makes a report of former runs.
     #[arg(default_value = "all")]
     pub(crate) suites: Vec<Asked<Suite>>,
-    /// Weir's backends that take part: heap, rocks. In `micro` the others are compared with the first.
+    /// Weir's backends that take part: heap, rocks, forst. In `micro` the others are compared with the first.
     #[arg(long, value_delimiter = ',', default_value = "heap")]
     pub(crate) backends: Vec<Asked<Backend>>,
     /// What else takes part in `micro`: raw, rocksdb (with the feature `rocks`), flink. Flink needs a
@@ -124,6 +124,9 @@ pub(crate) struct Options {
     /// tenth of them in `compaction`.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) state_mb: Option<u64>,
+    /// In `checkpoint`, the store answers after 20 ms and takes 100 MB/s a stream.
+    #[arg(long)]
+    pub(crate) slow_store: bool,
     /// Rounds per contestant, interleaved; the median counts.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,

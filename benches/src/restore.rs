@@ -56,12 +56,14 @@ fn measure(backend: Backend, order: &[i64], rounds: usize) -> Result<Samples> {
             100.0 * limit.as_secs_f64() / plain.total.as_secs_f64(),
         );
         samples.add("2→2: slowest subtask", "ms", millis(plain.slowest));
+        samples.add("2→2: reads of a subtask", "", plain.most_reads as f64);
         samples.add("2→2: downloaded", "MB", plain.downloaded as f64 / 1e6);
         let local = restore(&stage, order, &handles, 2, Place::Here)?;
         samples.add("2→2, kept: restored in", "ms", millis(local.total));
         samples.add("2→2, kept: downloaded", "MB", local.downloaded as f64 / 1e6);
         let rescaled = restore(&stage, order, &handles, 3, Place::Elsewhere)?;
         samples.add("2→3: slowest subtask", "ms", millis(rescaled.slowest));
+        samples.add("2→3: reads of a subtask", "", rescaled.most_reads as f64);
         samples.add("2→3: downloaded", "MB", rescaled.downloaded as f64 / 1e6);
         samples.add(
             "2→3 over 2→2",
@@ -86,6 +88,8 @@ enum Place {
 struct Restored {
     total: Duration,
     slowest: Duration,
+    /// Requests of the subtask that made the most, up to its first read.
+    most_reads: u64,
     downloaded: u64,
 }
 
@@ -99,7 +103,8 @@ fn restore(
     let mut restored = Restored::default();
     for subtask in 0..parallelism {
         let mut request: OpenRequest = stage.request(parallelism, subtask)?;
-        request.environment.store = stage.slow_store();
+        let (store, requests) = stage.slow_store();
+        request.environment.store = store;
         let request = request.restore_from(handles.to_vec());
         let (task, time) = timed(|| {
             let mut task = match place {
@@ -111,6 +116,7 @@ fn restore(
         })?;
         restored.total += time;
         restored.slowest = restored.slowest.max(time);
+        restored.most_reads = restored.most_reads.max(requests.reads());
         restored.downloaded += task.store.statistics().bytes_downloaded;
     }
     Ok(restored)
@@ -118,7 +124,7 @@ fn restore(
 
 /// Reads all objects of the handles, one handle after the other, and throws them away.
 fn read_all(stage: &Stage, handles: &[SnapshotHandle]) -> Result<Duration> {
-    let store = stage.slow_store();
+    let (store, _) = stage.slow_store();
     let mut total = Duration::ZERO;
     for handle in handles {
         let transfers: Vec<_> =

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use opendal::raw::{
@@ -34,26 +35,50 @@ impl Slowness {
     }
 }
 
-impl Layer for Slowness {
+/// Slows a store down and counts the requests that read from it.
+#[derive(Debug, Clone)]
+pub(crate) struct SlowStore {
+    slowness: Slowness,
+    reads: Arc<AtomicU64>,
+}
+
+impl SlowStore {
+    pub(crate) fn new(slowness: Slowness) -> Self {
+        SlowStore { slowness, reads: Arc::default() }
+    }
+
+    /// Reads of objects or ranges of them, and questions for their length, so far.
+    pub(crate) fn reads(&self) -> u64 {
+        self.reads.load(Relaxed)
+    }
+
+    /// A request that reads is counted and waits for its answer.
+    async fn answer_to_read(&self) {
+        self.reads.fetch_add(1, Relaxed);
+        sleep(self.slowness.first_byte).await;
+    }
+}
+
+impl Layer for SlowStore {
     fn apply_service(&self, inner: Servicer) -> Servicer {
-        Arc::new(SlowService { inner, slowness: *self })
+        Arc::new(SlowService { inner, slow: self.clone() })
     }
 }
 
 struct SlowService {
     inner: Servicer,
-    slowness: Slowness,
+    slow: SlowStore,
 }
 
 impl fmt::Debug for SlowService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("SlowService").field(&self.inner).field(&self.slowness).finish()
+        f.debug_tuple("SlowService").field(&self.inner).field(&self.slow).finish()
     }
 }
 
 impl SlowService {
     fn wrap<T>(&self, inner: T) -> Slow<T> {
-        Slow { inner, slowness: self.slowness, due: None }
+        Slow { inner, slow: self.slow.clone(), due: None }
     }
 }
 
@@ -83,7 +108,7 @@ impl Service for SlowService {
     }
 
     async fn stat(&self, ctx: &OperationContext, path: &str, args: OpStat) -> Result<RpStat> {
-        sleep(self.slowness.first_byte).await;
+        self.slow.answer_to_read().await;
         self.inner.stat(ctx, path, args).await
     }
 
@@ -136,7 +161,7 @@ impl Service for SlowService {
 /// A reader, writer or stream that takes its time.
 struct Slow<T> {
     inner: T,
-    slowness: Slowness,
+    slow: SlowStore,
     /// When the next byte comes.
     due: Option<Instant>,
 }
@@ -146,7 +171,7 @@ impl<T> Slow<T> {
     async fn pass(&mut self, bytes: usize) {
         let now = Instant::now();
         let from = self.due.unwrap_or(now).max(now.checked_sub(BUFFERED).unwrap_or(now));
-        let due = from + self.slowness.time_of(bytes);
+        let due = from + self.slow.slowness.time_of(bytes);
         self.due = Some(due);
         sleep_until(due).await;
     }
@@ -154,15 +179,15 @@ impl<T> Slow<T> {
 
 impl<T: oio::Read> oio::Read for Slow<T> {
     async fn open(&self, range: BytesRange) -> Result<(RpRead, Box<dyn oio::ReadStreamDyn>)> {
-        sleep(self.slowness.first_byte).await;
+        self.slow.answer_to_read().await;
         let (reply, inner) = self.inner.open(range).await?;
-        Ok((reply, Box::new(Slow { inner, slowness: self.slowness, due: None })))
+        Ok((reply, Box::new(Slow { inner, slow: self.slow.clone(), due: None })))
     }
 
     async fn read(&self, range: BytesRange) -> Result<(RpRead, Buffer)> {
-        sleep(self.slowness.first_byte).await;
+        self.slow.answer_to_read().await;
         let (reply, bytes) = self.inner.read(range).await?;
-        sleep(self.slowness.time_of(bytes.len())).await;
+        sleep(self.slow.slowness.time_of(bytes.len())).await;
         Ok((reply, bytes))
     }
 }
@@ -182,7 +207,7 @@ impl<T: oio::Write> oio::Write for Slow<T> {
     }
 
     async fn close(&mut self) -> Result<Metadata> {
-        sleep(self.slowness.first_byte).await;
+        sleep(self.slow.slowness.first_byte).await;
         self.inner.close().await
     }
 

@@ -7,18 +7,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use weir_backend_heap::{HeapBackendFactory, HeapOptions};
 use weir_state_api::{
-    CheckpointId, Codec, Environment, Error, ErrorKind, KeyedStore, Notification, OpenRequest,
-    Ordered, Result, SnapshotHandle, SnapshotRequest, SnapshotTask, TokioSpawner, ValueState,
+    BackendFactory, CheckpointId, Codec, Environment, Error, ErrorKind, KeyedStore, Notification,
+    OpenRequest, Ordered, Result, SnapshotHandle, SnapshotRequest, SnapshotTask, TokioSpawner,
+    ValueState,
 };
 
+use crate::backends::{Backend, Purpose, folder_store, local_folder, runtime};
 use crate::measure::{Recorder, Samples, millis, timed};
 use crate::resident::ResidentMemory;
 use crate::shuffle::shuffled;
 
 const SUITE: &str = "snapshot";
-const HEAP: &str = "weir heap";
 
 /// How large the states are.
 #[derive(Debug, Clone, Copy)]
@@ -29,44 +29,39 @@ pub(crate) struct Sizes {
     pub(crate) under_load: i64,
 }
 
-pub(crate) fn run(recorder: &mut Recorder, sizes: Sizes) -> Result<()> {
-    let bench = Bench::new()?;
-    bench.whole_and_increment(recorder, sizes.values)?;
-    bench.under_load(recorder, sizes.under_load)
+pub(crate) fn run(recorder: &mut Recorder, backends: &[Backend], sizes: Sizes) -> Result<()> {
+    for &backend in backends {
+        let bench = Bench::new(backend)?;
+        bench.whole_and_increment(recorder, sizes.values)?;
+        bench.under_load(recorder, sizes.under_load)?;
+    }
+    Ok(())
 }
 
 /// A folder to write to and threads to write with.
 struct Bench {
     tokio: tokio::runtime::Runtime,
     request: OpenRequest,
-    factory: HeapBackendFactory,
-    _folder: tempfile::TempDir,
+    backend: Backend,
+    factory: Box<dyn BackendFactory>,
+    _folders: (tempfile::TempDir, Option<tempfile::TempDir>),
 }
 
 impl Bench {
-    fn new() -> Result<Self> {
-        let failed = |error: std::io::Error| {
-            Error::new(ErrorKind::Unavailable, "the benchmark cannot be set up").source(error)
-        };
-        let folder = tempfile::tempdir().map_err(failed)?;
-        let tokio = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .build()
-            .map_err(failed)?;
+    fn new(backend: Backend) -> Result<Self> {
+        let (folder, tokio) = (local_folder()?, runtime()?);
         let mut environment = Environment::in_memory();
-        let service = opendal::services::Fs::default().root(&folder.path().to_string_lossy());
-        environment.store = opendal::Operator::new(service)
-            .map_err(|error| Error::store("open", "the folder", error))?;
+        environment.store = folder_store(folder.path())?;
         environment.spawner = Arc::new(TokioSpawner::new(tokio.handle().clone()));
-        let request = OpenRequest::new(environment, "bench", Codec::<i64>::id(&Ordered));
-        let factory =
-            HeapBackendFactory::new(HeapOptions::default().with_incremental_snapshots(true));
-        Ok(Bench { tokio, request, factory, _folder: folder })
+        let mut request = OpenRequest::new(environment, "bench", Codec::<i64>::id(&Ordered));
+        request.directory = "live/".into();
+        let (factory, local) = backend.factory(Purpose::Checkpoints)?;
+        Ok(Bench { tokio, request, backend, factory, _folders: (folder, local) })
     }
 
     fn open(&self, restore: Vec<SnapshotHandle>) -> Result<KeyedStore<i64>> {
         let request = self.request.clone().restore_from(restore);
-        self.tokio.block_on(KeyedStore::open(&self.factory, request))
+        self.tokio.block_on(KeyedStore::open(&*self.factory, request))
     }
 
     /// All of a state of 100-byte values, then one percent of it, then back.
@@ -86,9 +81,9 @@ impl Bench {
             samples.add("synchronous part", "ms", millis(pinned));
             samples.add("whole: written in", "ms", millis(written));
             samples.add("whole: size", "MB", handle.total_bytes() as f64 / 1e6);
-            let (restored, time) = timed(|| self.open(vec![handle]))?;
+            let (mut restored, time) = timed(|| self.open(vec![handle]))?;
             samples.add("whole: restored in", "ms", millis(time));
-            assert_eq!(restored.statistics().entries, entries as u64, "the snapshot is complete");
+            check(&mut restored, &order)?;
             drop(restored);
 
             let base = CheckpointId(3 * round + 2);
@@ -106,7 +101,7 @@ impl Bench {
             samples.add("1 % changed: written in", "ms", millis(written));
             samples.add("1 % changed: size", "MB", uploaded as f64 / 1e6);
         }
-        samples.record(recorder, SUITE, &workload, HEAP);
+        samples.record(recorder, SUITE, &workload, &self.backend.to_string());
         Ok(())
     }
 
@@ -150,7 +145,7 @@ impl Bench {
             }
         }
         samples.add("memory per entry", "bytes", state_bytes as f64 / entries as f64);
-        samples.record(recorder, SUITE, &workload, HEAP);
+        samples.record(recorder, SUITE, &workload, &self.backend.to_string());
         Ok(())
     }
 
@@ -181,6 +176,20 @@ fn fill(
         bytes[..8].copy_from_slice(&key.to_le_bytes());
         store.set_key(key)?;
         value.set(store, &bytes)?;
+    }
+    Ok(())
+}
+
+/// Reads one key in a thousand.
+fn check(store: &mut KeyedStore<i64>, keys: &[i64]) -> Result<()> {
+    let value = store.value::<Vec<u8>>("value")?;
+    for key in keys.iter().step_by(1_000) {
+        store.set_key(key)?;
+        let found = value.get(store).wait()?;
+        if !found.is_some_and(|bytes| bytes.starts_with(&key.to_le_bytes())) {
+            let what = format!("key {key} is not in the snapshot");
+            return Err(Error::new(ErrorKind::Corrupt, what));
+        }
     }
     Ok(())
 }

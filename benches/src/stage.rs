@@ -11,10 +11,10 @@ use weir_state_api::{
     ValueState,
 };
 
-use crate::backends::{Backend, Purpose};
+use crate::backends::{Backend, Purpose, folder_store, local_folder, runtime};
 use crate::measure::timed;
 use crate::shuffle::Random;
-use crate::slow_store::Slowness;
+use crate::slow_store::{SlowStore, Slowness};
 
 /// Bytes of each value.
 pub(crate) const VALUE_LEN: usize = 100;
@@ -60,33 +60,30 @@ pub(crate) struct Taken {
 
 impl Stage {
     pub(crate) fn new(backend: Backend) -> Result<Self> {
-        let failed = |error: std::io::Error| {
-            Error::new(ErrorKind::Unavailable, "the benchmark cannot be set up").source(error)
-        };
-        let folder = tempfile::Builder::new().prefix("weir-benches-").tempdir().map_err(failed)?;
-        let tokio = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_time()
-            .build()
-            .map_err(failed)?;
+        let (folder, tokio) = (local_folder()?, runtime()?);
         let mut environment = Environment::in_memory();
-        let service = opendal::services::Fs::default().root(&folder.path().to_string_lossy());
-        environment.store = opendal::Operator::new(service)
-            .map_err(|error| Error::store("open", "the folder", error))?;
+        environment.store = folder_store(folder.path())?;
         environment.spawner = Arc::new(TokioSpawner::new(tokio.handle().clone()));
         let here = backend.factory(Purpose::CheckpointsHere)?;
         Ok(Stage { tokio, backend, environment, here, _folder: folder })
     }
 
-    /// The store, as slow as an object store.
-    pub(crate) fn slow_store(&self) -> opendal::Operator {
-        self.environment.store.clone().layer(Slowness::OBJECT_STORE)
+    /// The store, as slow as an object store, and what counts its requests.
+    pub(crate) fn slow_store(&self) -> (opendal::Operator, SlowStore) {
+        let slow = SlowStore::new(Slowness::OBJECT_STORE);
+        (self.environment.store.clone().layer(slow.clone()), slow)
+    }
+
+    /// From now on the store is as slow as an object store for all that is opened.
+    pub(crate) fn slow_down(&mut self) {
+        self.environment.store = self.slow_store().0;
     }
 
     /// The request for one subtask.
     pub(crate) fn request(&self, parallelism: u16, subtask: u16) -> Result<OpenRequest> {
-        let request =
+        let mut request =
             OpenRequest::new(self.environment.clone(), "bench", Codec::<i64>::id(&Ordered));
+        request.directory = format!("live/{parallelism}-{subtask}/");
         request.for_subtask(MaxParallelism::default(), parallelism, subtask)
     }
 

@@ -92,7 +92,7 @@ fn probe(name: &str, entries: usize) -> Result<Memory> {
 /// The other side of [`probe`]: fills a contestant and prints what it takes.
 pub(crate) fn run_probe(name: &str, entries: usize) -> Result<()> {
     let keys = 0..entries as i64;
-    let mut known = [Backend::Heap, Backend::Rocks].into_iter();
+    let mut known = Backend::ALL.into_iter();
     if let Some(backend) = known.find(|backend| backend.to_string() == name) {
         let mut instance = backend.open(DEFAULT_GROUPS)?;
         let value = instance.store.value::<i64>("v")?;

@@ -19,7 +19,7 @@ use rocksdb::{
 use tempfile::TempDir;
 use weir_state_api::{Error, ErrorKind, Result};
 
-use crate::backends::{Backend, ROCKS_MEMORY};
+use crate::backends::{Backend, MEMORY};
 use crate::measure::timed;
 use crate::stage::value_of;
 
@@ -163,7 +163,7 @@ fn options(layout: Layout) -> Result<Options> {
     })?;
     let family = if layout == Layout::Points { "default" } else { "maps" };
     let writes = number_of(&text, family, "write_buffer_size") * 4;
-    let cache_bytes = ROCKS_MEMORY - writes / 2;
+    let cache_bytes = MEMORY - writes / 2;
     let settings = settings(&text, family, cache_bytes);
     let mut options = Options::default().get_options_from_string(settings).map_err(failed)?;
     options.create_if_missing(true);

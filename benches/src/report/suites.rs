@@ -69,9 +69,9 @@ pub(crate) const SUITES: &[Presentation] = &[
     },
     Presentation {
         suite: "compaction",
-        title: "Compaction of RocksDB",
-        about: "Bytes that RocksDB writes for each byte that an operator writes.",
-        headlines: &[lower("written by RocksDB")],
+        title: "What trees write",
+        about: "Bytes written to files and objects for each byte that an operator writes.",
+        headlines: &[lower("written")],
     },
     Presentation {
         suite: "runtime",
