@@ -10,9 +10,13 @@ use crate::stored_timer::StoredTimer;
 /// Appends a record of a point state.
 #[inline]
 pub(crate) fn encode_point(out: &mut Vec<u8>, (key, namespace, value): Point<'_>) {
-    put_varint(out, key.len() as u64);
-    put_varint(out, namespace.len() as u64);
-    put_varint(out, value.len() as u64);
+    let lengths = [key.len(), namespace.len(), value.len()];
+    if lengths.iter().all(|length| *length < 0x80) {
+        // Numbers of one byte each, appended at once.
+        out.extend_from_slice(&lengths.map(|length| length as u8));
+    } else {
+        lengths.iter().for_each(|length| put_varint(out, *length as u64));
+    }
     out.extend_from_slice(key);
     out.extend_from_slice(namespace);
     out.extend_from_slice(value);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use opendal::Writer;
 use weir_state_api::ttl::Verdict;
 use weir_state_api::{
@@ -21,8 +21,10 @@ use super::section::{
 };
 use crate::backend::Traffic;
 use crate::clean_up::Sieve;
+use crate::entry_chunk::Entry;
 use crate::keyed_table::{Extent, Slot};
 use crate::map_slot::MapSlot;
+use crate::point_slot::PointSlot;
 use crate::store::PinnedTable;
 
 /// How much is encoded before it is handed to the store. Stores that upload in parts want 5 MiB at
@@ -214,12 +216,13 @@ impl Upload {
         let extent = match section.table {
             PinnedTable::Point(table) => {
                 let extent = self.write_removals(&table.extent, &mut counts).await?;
+                let base = table.extent.base();
                 for segment in table.segments {
-                    for slot in segment.take(table.extent.base()) {
-                        let Some(value) = kept(sieve, slot.value()) else { continue };
-                        let (key, namespace) = slot.key_and_namespace();
-                        encode_point(&mut self.buffer, (key, namespace, &value));
-                        counts.records += 1;
+                    let long =
+                        segment.take(base, |slot| self.write_point(slot, sieve, &mut counts));
+                    self.flush_if_full().await?;
+                    for slot in long {
+                        self.write_point(&slot, sieve, &mut counts);
                         self.flush_if_full().await?;
                     }
                 }
@@ -227,9 +230,18 @@ impl Upload {
             }
             PinnedTable::Map(table) => {
                 let extent = self.write_removals(&table.extent, &mut counts).await?;
+                let base = table.extent.base();
                 for segment in table.segments {
-                    for slot in segment.take(table.extent.base()) {
-                        counts.records += u64::from(self.write_map(&slot, sieve).await?);
+                    let long = segment.take(base, |map| {
+                        let kept = self.begin_map(map, sieve, &mut counts);
+                        kept.for_each(|entry| self.write_entry(entry, sieve));
+                    });
+                    self.flush_if_full().await?;
+                    for map in long {
+                        for entry in self.begin_map(&map, sieve, &mut counts) {
+                            self.write_entry(entry, sieve);
+                            self.flush_if_full().await?;
+                        }
                     }
                 }
                 extent
@@ -270,24 +282,40 @@ impl Upload {
         Ok(SectionExtent::Change)
     }
 
-    /// Writes a map, if anything of it is kept; says whether.
-    async fn write_map(&mut self, slot: &MapSlot, sieve: Option<Sieve>) -> Result<bool> {
+    /// Writes a value, if it is kept.
+    #[inline]
+    fn write_point(&mut self, slot: &PointSlot, sieve: Option<Sieve>, counts: &mut Counts) {
+        let Some(value) = kept(sieve, slot.value()) else { return };
         let (key, namespace) = slot.key_and_namespace();
-        let entries = slot.entries();
+        encode_point(&mut self.buffer, (key, namespace, &value));
+        counts.records += 1;
+    }
+
+    /// Writes the head of a map, if anything of it is kept; returns the entries that are to follow.
+    fn begin_map<'m>(
+        &mut self,
+        map: &'m MapSlot,
+        sieve: Option<Sieve>,
+        counts: &mut Counts,
+    ) -> impl Iterator<Item = Entry<'m>> + use<'m> {
+        let (key, namespace) = map.key_and_namespace();
+        let is_kept = move |(_, value): &Entry<'m>| sieve.is_none_or(|sieve| sieve.is_live(value));
         let count = match sieve {
-            None => entries.len(),
-            Some(sieve) => entries.iter().filter(|(_, value)| sieve.is_live(value)).count(),
+            None => map.entries().len(),
+            Some(_) => map.entries().iter().filter(is_kept).count(),
         };
-        if count == 0 {
-            return Ok(false);
+        if count > 0 {
+            encode_map_head(&mut self.buffer, key, namespace, count);
+            counts.records += 1;
         }
-        encode_map_head(&mut self.buffer, key, namespace, count);
-        for (map_key, value) in entries.iter() {
-            let Some(value) = kept(sieve, value) else { continue };
+        map.entries().iter().filter(is_kept)
+    }
+
+    #[inline]
+    fn write_entry(&mut self, (map_key, value): Entry<'_>, sieve: Option<Sieve>) {
+        if let Some(value) = kept(sieve, value) {
             encode_map_entry(&mut self.buffer, map_key, &value);
-            self.flush_if_full().await?;
         }
-        Ok(true)
     }
 
     async fn flush_if_full(&mut self) -> Result<()> {
@@ -297,7 +325,6 @@ impl Upload {
         self.section_crc32.update(&self.buffer[self.section_start..]);
         self.section_start = 0;
         self.flush().await?;
-        self.buffer.reserve(PIECE_LEN);
         give_way().await;
         Ok(())
     }
@@ -306,6 +333,7 @@ impl Upload {
     /// the stream, and be done no sooner where the disk is the limit.
     async fn flush(&mut self) -> Result<()> {
         let piece = Bytes::from(std::mem::take(&mut self.buffer));
+        let written = piece.clone();
         self.crc32.update(&piece);
         self.flushed += piece.len() as u64;
         let path = self.path.clone();
@@ -321,8 +349,15 @@ impl Upload {
             return Err(Error::store("write", &path, error));
         }
         self.target = Target::Writing(writer);
+        // Memory that was never used before costs more than what is encoded into it.
+        self.buffer = written.try_into_mut().map_or_else(|_| Vec::new(), cleared);
         Ok(())
     }
+}
+
+fn cleared(mut buffer: BytesMut) -> Vec<u8> {
+    buffer.clear();
+    buffer.into()
 }
 
 /// What of a stored value goes into the snapshot.
