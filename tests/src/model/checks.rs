@@ -28,7 +28,8 @@ impl Job<'_, '_> {
     }
 
     pub(super) fn check_keys(&mut self) -> Checked {
-        for (name, expected) in self.oracle.keys() {
+        let expiring = self.oracle.lives.keys(self.harness.now());
+        for (name, expected) in self.oracle.keys().into_iter().chain(expiring) {
             let mut found = BTreeSet::new();
             for instance in &mut self.instances {
                 for listed in instance.store.keys(name).map_err(text)? {
@@ -69,6 +70,6 @@ impl Job<'_, '_> {
                 same("a map", entries, map.into_iter().collect())?;
             }
         }
-        Ok(())
+        self.check_ageing()
     }
 }

@@ -7,6 +7,7 @@ use weir_state_api::{
     ReducingState, TimerState, ValueState,
 };
 
+use super::ageing::Ageing;
 use crate::harness::Store;
 
 /// What a step or a check comes to; the error says what differed.
@@ -47,6 +48,7 @@ pub(super) struct Instance {
     pub(super) sums: Namespaced<ReducingState<i64>, u8>,
     pub(super) folds: Namespaced<AggregatingState<Text>, u8>,
     pub(super) timers: TimerState<u8>,
+    pub(super) ageing: Ageing,
 }
 
 impl Instance {
@@ -58,6 +60,7 @@ impl Instance {
             sums: store.namespaced().reducing_with("sums", Native, |a: i64, b| Ok(a + b))?,
             folds: store.namespaced().aggregating_with("folds", Native, Text)?,
             timers: store.timers("timers")?,
+            ageing: Ageing::register(&mut store)?,
             store,
         })
     }

@@ -23,7 +23,7 @@ struct Complete {
 }
 
 pub(super) struct Job<'h, 'f> {
-    harness: &'h Harness<'f>,
+    pub(super) harness: &'h Harness<'f>,
     pub(super) instances: Vec<Instance>,
     pub(super) oracle: Oracle,
     begun: Vec<Begun>,
@@ -55,6 +55,7 @@ impl Job<'_, '_> {
             .into_iter()
             .map(Instance::new)
             .collect::<weir_state_api::Result<_>>()?;
+        self.tell_time();
         Ok(())
     }
 
@@ -80,6 +81,7 @@ impl Job<'_, '_> {
             Step::Poll { until } => self.poll(*until),
             Step::Keys => self.check_keys(),
             Step::CheckAll => self.check_all(),
+            Step::Ageing(step) => self.age(step),
             Step::BeginSnapshot
             | Step::RunSnapshot { .. }
             | Step::Complete { .. }
@@ -206,7 +208,14 @@ impl Job<'_, '_> {
                 bind(&i.maps, ns)?.put(&mut i.store, &entry, value).map_err(text)?;
                 oracle.maps.entry((key, ns)).or_default().insert(entry, value.clone());
             }
-            Step::PutMany { key, ns, from, count } => self.put_many(key, ns, from, count)?,
+            Step::PutMany { key, ns, from, count } => {
+                let (i, oracle, key) = self.at(key)?;
+                let entries: Vec<_> =
+                    (from..from + count).map(|entry| (entry, vec![entry as u8; 3])).collect();
+                let pairs = entries.iter().map(|(entry, value)| (entry, value));
+                bind(&i.maps, ns)?.put_all(&mut i.store, pairs).map_err(text)?;
+                oracle.maps.entry((key, ns)).or_default().extend(entries);
+            }
             Step::Remove { key, ns, entry } => {
                 let (i, oracle, key) = self.at(key)?;
                 bind(&i.maps, ns)?.remove(&mut i.store, &entry).map_err(text)?;
@@ -279,7 +288,8 @@ impl Job<'_, '_> {
         };
         match *step {
             Step::BeginSnapshot => {
-                let request = self.harness.next_checkpoint();
+                let mut request = self.harness.next_checkpoint();
+                request.watermark = Some(self.harness.now());
                 let tasks = self
                     .instances
                     .iter_mut()

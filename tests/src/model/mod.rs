@@ -1,8 +1,8 @@
 //! Random programs against a plain model.
 //!
-//! A program writes to every kind of state in two namespaces, takes snapshots and writes them
-//! later, sends notifications, crashes, restores a random complete checkpoint at a random
-//! parallelism, scans, lists keys and polls timers. Every answer is compared with a model made of
+//! A program writes to every kind of state in two namespaces, and to states whose values expire by a
+//! clock that it moves, takes snapshots and writes them later, sends notifications, crashes, restores
+//! a random complete checkpoint at a random parallelism, scans, lists keys and polls timers. Every answer is compared with a model made of
 //! `BTreeMap`s, and the whole contents at the end. A failing program is shrunk before it is shown.
 //!
 //! | variable | meaning | default |
@@ -11,6 +11,7 @@
 //! | `WEIR_PROGRAMS` | how many programs to run | 60 |
 //! | `WEIR_STEPS` | how many steps a program has | 150 |
 
+mod ageing;
 mod checks;
 mod instance;
 mod job;

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::ageing::Lives;
+
 /// Key and namespace.
 pub(super) type Place = (String, u8);
 
@@ -15,6 +17,8 @@ pub(super) struct Oracle {
     pub(super) folds: BTreeMap<Place, String>,
     /// Time, key, namespace: the order in which they come due.
     pub(super) timers: BTreeSet<(i64, String, u8)>,
+    /// States whose values expire.
+    pub(super) lives: Lives,
 }
 
 impl Oracle {

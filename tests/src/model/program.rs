@@ -1,5 +1,7 @@
 //! Random programs: plain steps over small key and value spaces, so that they meet often.
 
+use super::ageing;
+
 /// One step of a program.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
@@ -35,6 +37,7 @@ pub(super) enum Step {
     NotifyUnknown { id: u64 },
     CrashAndRestore { which: usize, parallelism: u16 },
     CheckAll,
+    Ageing(ageing::Step),
 }
 
 /// The keys of all programs: similar bytes on purpose.
@@ -102,7 +105,12 @@ pub(super) fn generate(seed: u64, steps: u64) -> Vec<Step> {
 }
 
 fn step(r: &mut Random) -> Step {
-    let (key, ns) = (r.below(KEYS.len() as u64) as usize, r.below(2) as u8);
+    // A few keys are met more often, so that something is there.
+    let keys = if r.below(2) == 0 { 3 } else { KEYS.len() as u64 };
+    let (key, ns) = (r.below(keys) as usize, r.below(2) as u8);
+    if r.below(4) == 0 {
+        return Step::Ageing(ageing_step(r, key, ns));
+    }
     match r.below(100) {
         0..8 => Step::Set { key, ns, value: r.next() },
         8..12 => Step::Update { key, ns, by: r.below(100) },
@@ -144,5 +152,27 @@ fn step(r: &mut Random) -> Step {
             Step::CrashAndRestore { which: r.below(8) as usize, parallelism: 1 + r.below(4) as u16 }
         }
         _ => Step::CheckAll,
+    }
+}
+
+fn ageing_step(r: &mut Random, key: usize, ns: u8) -> ageing::Step {
+    use ageing::Step;
+
+    let own = (r.below(4) == 0).then(|| 1 + r.below(60) as i64);
+    match r.below(40) {
+        0..6 => Step::Advance { millis: 1 + r.below(12) as i64 },
+        6 => Step::CleanUp { budget: [1, 7, u64::MAX][r.below(3) as usize] },
+        7..13 => Step::Set { key, ns, value: r.next(), own },
+        13..17 => Step::Update { key, ns, by: r.below(100) },
+        17..19 => Step::Get { key, ns },
+        19 => Step::ClearValue { key, ns },
+        20..26 => Step::Append { key, ns, elements: r.elements(), own },
+        26 => Step::SetList { key, ns, elements: r.elements() },
+        27..29 => Step::GetList { key, ns },
+        29..34 => Step::Put { key, ns, entry: r.entry(), value: r.bytes(), own },
+        34 => Step::PutAll { key, ns, from: r.entry(), count: 1 + r.below(200) as i16 },
+        35..37 => Step::Remove { key, ns, entry: r.entry() },
+        37 => Step::GetEntry { key, ns, entry: r.entry() },
+        _ => Step::Entries { key, ns },
     }
 }
