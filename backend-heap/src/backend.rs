@@ -320,6 +320,23 @@ impl KeyedBackend for HeapBackend {
         self.put_any(at, value)
     }
 
+    fn put_entries(&mut self, at: &Address<'_>, entries: &Page) -> Result<()> {
+        let limit = self.limit;
+        at.check_lengths()?;
+        let (group, state) = self.locate(at.state, at.key)?;
+        let Tables::Map(tables) = &mut state.tables else {
+            return Err(state.descriptor.misused("put_entries"));
+        };
+        let locator = Locator::new(at.key, at.namespace);
+        let allowed = |(map_key, value): &(&[u8], &[u8])| {
+            limit.check(value.len()).and(Address { map_key, ..*at }.check_lengths())
+        };
+        // Those before the first one that is refused.
+        let count = entries.iter().take_while(|entry| allowed(entry).is_ok()).count();
+        tables[group].put_each(locator, entries.iter().take(count))?;
+        entries.iter().nth(count).map_or(Ok(()), |entry| allowed(&entry))
+    }
+
     fn delete(&mut self, at: &Address<'_>) -> Result<()> {
         let (group, state) = self.locate(at.state, at.key)?;
         let locator = Locator::new(at.key, at.namespace);

@@ -72,13 +72,24 @@ impl CompactBytes {
     }
 }
 
-/// Copies without a call the lengths that are most common: one word, one or two.
+/// Copies without a call the lengths that are most common: one word, or two.
+///
+/// Two words are copied one by one. They were often just stored so (a time stamp, a value), and a load
+/// of both at once would have to wait until the stores have reached the cache.
 #[inline]
 pub(crate) fn copy_short(target: &mut [u8], source: &[u8]) {
-    if let (Some(target), Ok(source)) = (target.first_chunk_mut(), <&[u8; 8]>::try_from(source)) {
-        *target = *source;
-    } else {
+    let words = (target.split_first_chunk_mut::<8>(), source.split_first_chunk::<8>());
+    let (Some((first, target)), Some((word, source))) = words else {
         target.copy_from_slice(source);
+        return;
+    };
+    *first = *word;
+    if source.is_empty() {
+        return;
+    }
+    match (target.first_chunk_mut(), <&[u8; 8]>::try_from(source)) {
+        (Some(second), Ok(word)) => *second = *word,
+        _ => target.copy_from_slice(source),
     }
 }
 

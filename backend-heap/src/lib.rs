@@ -4,10 +4,10 @@
 //! are ordered inside them). Reads and writes never wait, and a read lends the stored bytes without
 //! copying them. A snapshot pins the tables in a time that does not depend on the size of the
 //! state; the stream goes on while a task writes them to the store, and a write in the meantime
-//! copies the few thousand entries around it, once.
+//! saves the entry that it changes, once. Checkpoints are incremental: they write what has changed
+//! since the newest complete one.
 //!
-//! It is **not** for state larger than memory, and its snapshots are not incremental: each one
-//! writes everything. Choose another backend for either.
+//! It is **not** for state larger than memory.
 //!
 //! ```
 //! use weir_backend_heap::HeapBackendFactory;
@@ -41,12 +41,20 @@
 //! # }
 //! ```
 //!
+//! # Huge pages
+//!
+//! A state that is larger than the processor's caches is read at random, so an access waits for memory
+//! once or twice: and with pages of 4 KiB as often again to learn where the page lies, which in a
+//! virtual machine takes longer than the access itself. Let the allocator of the process ask for huge
+//! pages: with glibc 2.35 or newer by the environment variable
+//! `GLIBC_TUNABLES=glibc.malloc.hugetlb=1`; mimalloc and jemalloc have settings of their own.
+//!
 //! # Inside
 //!
 //! | module | concept |
 //! |---|---|
 //! | `compact_bytes` | byte strings of 24 bytes, short content inline, long content shared |
-//! | `freezable` | owned by the writer until it is frozen, copied on the next write |
+//! | `segment`, `cell` | a hash table of bounded size; with the writer alone, or shared with readers |
 //! | `keyed_table` | (key, namespace) to payload: hash tables of bounded size |
 //! | `point_slot` | an entry of a point state in 32 bytes |
 //! | `entry_chunk`, `entry_chunks`, `map_slot` | the entries of a map: a run of bytes, or several |

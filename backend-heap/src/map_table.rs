@@ -62,6 +62,25 @@ impl MapTable {
         })
     }
 
+    /// Stores many entries of one map, in any order.
+    pub(crate) fn put_each<'e>(
+        &mut self,
+        at: Locator<'_>,
+        mut entries: impl Iterator<Item = Entry<'e>>,
+    ) -> Result<()> {
+        let Some(first) = entries.next() else { return Ok(()) };
+        self.change(at, |map| {
+            let Some(map) = map else {
+                let mut map = MapSlot::new(at, EntryChunks::of(first));
+                entries.for_each(|entry| map.put(entry));
+                return Ok(Fate::Store(map));
+            };
+            map.put(first);
+            entries.for_each(|entry| map.put(entry));
+            Ok(Fate::Changed)
+        })
+    }
+
     /// Appends to the value of a map key.
     pub(crate) fn append_entry(
         &mut self,

@@ -417,6 +417,16 @@ pub trait KeyedBackend: Send + fmt::Debug {
     /// [`max_value_len`](Capabilities::max_value_len).
     fn put(&mut self, at: &Address<'_>, value: &[u8]) -> Result<()>;
 
+    /// Stores several entries of one map, for states of maps: pairs of map key and value, of which a later one replaces
+    /// an earlier one with the same map key; `at.map_key` is ignored. This default puts one after the
+    /// other; a backend that finds the map once for all overrides it.
+    ///
+    /// # Errors
+    /// Those of [`put`](KeyedBackend::put); entries before the failing one are stored.
+    fn put_entries(&mut self, at: &Address<'_>, entries: &Page) -> Result<()> {
+        entries.iter().try_for_each(|(map_key, value)| self.put(&Address { map_key, ..*at }, value))
+    }
+
     /// Removes one byte string; nothing there is no error.
     ///
     /// # Errors

@@ -135,12 +135,17 @@ impl Page {
     }
 }
 
-/// Appends bytes; eight of them, the most common length, without a call.
+/// Appends bytes; one word or two, the most common lengths, without a call. Two are appended one by
+/// one: a load of both would wait for the stores that have just written them, if they were two.
 #[inline(always)]
 fn extend(data: &mut Vec<u8>, bytes: &[u8]) {
-    match <&[u8; 8]>::try_from(bytes) {
-        Ok(word) => data.extend_from_slice(word),
-        Err(_) => data.extend_from_slice(bytes),
+    match bytes.as_chunks::<8>() {
+        ([word], []) => data.extend_from_slice(word),
+        ([first, second], []) => {
+            data.extend_from_slice(first);
+            data.extend_from_slice(second);
+        }
+        _ => data.extend_from_slice(bytes),
     }
 }
 

@@ -118,6 +118,11 @@ impl KeyedBackend for OwnKey<'_> {
         self.note_write(written)
     }
 
+    fn put_entries(&mut self, at: &Address<'_>, entries: &Page) -> Result<()> {
+        let written = self.for_write(at.key)?.put_entries(at, entries);
+        self.note_write(written)
+    }
+
     #[inline]
     fn delete(&mut self, at: &Address<'_>) -> Result<()> {
         let written = self.for_write(at.key)?.delete(at);

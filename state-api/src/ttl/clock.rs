@@ -39,7 +39,7 @@ impl TtlTime {
     }
 
     /// The present in a domain, if it is known.
-    #[inline]
+    #[inline(always)]
     pub fn now(&self, domain: TimeDomain) -> Option<Millis> {
         match domain {
             TimeDomain::Processing => Some(self.processing),
@@ -81,10 +81,13 @@ impl TtlClock {
     }
 
     /// The time now, by the clock's coarse reading.
-    #[inline]
+    #[inline(always)]
     pub fn time(&mut self) -> TtlTime {
-        self.time.processing = self.time.processing.max(self.clock.coarse_now());
-        self.time
+        let TtlTime { processing, event } = self.time;
+        let processing = processing.max(self.clock.coarse_now());
+        self.time.processing = processing;
+        // Built anew: a copy of what was just stored would wait for the store.
+        TtlTime { processing, event }
     }
 }
 

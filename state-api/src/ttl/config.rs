@@ -114,16 +114,19 @@ impl Ttl {
     }
 
     /// The part that is stored with the state.
+    #[inline(always)]
     pub const fn state_ttl(&self) -> StateTtl {
         self.state
     }
 
     /// Whether reads refresh.
+    #[inline(always)]
     pub(crate) const fn refreshes_on_read(&self) -> bool {
         self.refreshes_on_read
     }
 
     /// Whether reads see what has expired.
+    #[inline(always)]
     pub(crate) const fn shows_expired(&self) -> bool {
         self.shows_expired
     }

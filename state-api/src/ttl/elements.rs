@@ -1,8 +1,12 @@
 //! The elements of a stored list: each behind its length, with a TTL behind its stamp too.
 
+use super::stamp::write_stamp;
 use super::{STAMP_LEN, Stamp};
 use crate::codec::{read_length, write_length};
 use crate::{Error, ErrorKind, Result};
+
+/// A first element may be short and the others long.
+const MOST_GUESSED: usize = 128;
 
 /// Reads a stored list element by element: the frame's content, stamp included.
 #[derive(Debug, Clone)]
@@ -14,14 +18,27 @@ impl<'a> Elements<'a> {
     pub(crate) fn new(stored: &'a [u8]) -> Self {
         Elements { rest: stored }
     }
+
+    /// How many there are, if the others are as long as the first one; not more than what may be
+    /// reserved on a guess.
+    pub(crate) fn guess_len(&self) -> usize {
+        let if_alike = |&length| self.rest.len() / (usize::from(length) + 1);
+        self.rest.first().map_or(0, if_alike).min(MOST_GUESSED)
+    }
 }
 
 impl<'a> Iterator for Elements<'a> {
     type Item = Result<&'a [u8]>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        if self.rest.is_empty() {
-            return None;
+        let (&length, behind) = self.rest.split_first()?;
+        // Nearly all elements are shorter than 128 bytes.
+        if length < 0x80
+            && let Some((element, rest)) = behind.split_at_checked(usize::from(length))
+        {
+            self.rest = rest;
+            return Some(Ok(element));
         }
         let mut rest = self.rest;
         match read_length(&mut rest).and_then(|length| rest.split_off(..length)) {
@@ -47,9 +64,7 @@ pub(crate) fn write_element(
     // Encode behind a guess of one length byte; move only when the guess was wrong.
     let start = out.len();
     out.push(0);
-    if let Some(stamp) = stamp {
-        out.extend_from_slice(&stamp.to_bytes());
-    }
+    write_stamp(stamp, out);
     encode(out)?;
     let length = out.len() - start - 1;
     if length < 0x80 {

@@ -33,5 +33,6 @@ pub use config::{StateTtl, TimeDomain, Ttl};
 pub use convert::convert;
 pub(crate) use elements::{Elements, cut_short, write_element};
 pub use expiry::expiry;
+pub(crate) use stamp::write_stamp;
 pub use stamp::{NEVER, STAMP_LEN, Stamp};
 pub use sweep::{Verdict, is_live, sweep};

@@ -35,7 +35,7 @@ pub enum Stamp {
 
 impl Stamp {
     /// The encoded stamp.
-    #[inline]
+    #[inline(always)]
     pub fn to_bytes(self) -> [u8; STAMP_LEN] {
         let (millis, variant) = match self {
             Stamp::Written(at) => (at, 0),
@@ -47,7 +47,7 @@ impl Stamp {
     }
 
     /// Any eight bytes are a stamp.
-    #[inline]
+    #[inline(always)]
     pub fn from_bytes(bytes: [u8; STAMP_LEN]) -> Self {
         let stored = Millis::from_le_bytes(bytes);
         let millis = stored >> 2;
@@ -83,12 +83,20 @@ impl Stamp {
     }
 }
 
+/// Appends a stamp, if the state has a TTL: as a word, which who reads it soon need not wait for.
+#[inline(always)]
+pub(crate) fn write_stamp(stamp: Option<Stamp>, out: &mut Vec<u8>) {
+    if let Some(stamp) = stamp {
+        out.extend_from_slice(&stamp.to_bytes());
+    }
+}
+
 impl StateTtl {
     /// Whether a value with this stamp has expired: `written + lifetime <= now`, or `until <= now`.
     ///
     /// The only place where this is decided. Sums saturate. In event time nothing is expired as
     /// long as no watermark is known.
-    #[inline]
+    #[inline(always)]
     pub fn is_expired(&self, stamp: Stamp, time: &TtlTime) -> bool {
         match time.now(self.domain) {
             Some(now) => self.expires_at(stamp, time) <= now.clamp(EARLIEST, LATEST),
@@ -97,7 +105,7 @@ impl StateTtl {
     }
 
     /// The instant at which it expires; in event time only when a watermark is known.
-    #[inline]
+    #[inline(always)]
     fn expires_at(&self, stamp: Stamp, time: &TtlTime) -> Millis {
         match stamp {
             Stamp::Written(at) => at.saturating_add(self.lifetime),
@@ -111,7 +119,7 @@ impl StateTtl {
     }
 
     /// The stamp of what is written now.
-    #[inline]
+    #[inline(always)]
     pub fn stamp_now(&self, time: &TtlTime) -> Stamp {
         match time.now(self.domain) {
             Some(now) => Stamp::Written(now.clamp(EARLIEST, LATEST)),

@@ -10,9 +10,15 @@ use crate::{
 };
 
 /// The TTL of a state at the time of an access.
+///
+/// Made field by field and passed by reference, never copied as a whole right after it was made: a
+/// copy loads several fields at once, and such a load waits until the stores of all of them have
+/// reached the cache. No two accesses overlap then.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Life {
-    pub(super) ttl: Ttl,
+    state_ttl: StateTtl,
+    refreshes_on_read: bool,
+    shows_expired: bool,
     pub(super) time: TtlTime,
 }
 
@@ -37,38 +43,52 @@ impl Lifetime {
 }
 
 impl Life {
-    pub(super) fn state_ttl(&self) -> StateTtl {
-        self.ttl.state_ttl()
+    #[inline(always)]
+    fn new(ttl: &Ttl, time: TtlTime) -> Self {
+        let StateTtl { lifetime, domain } = ttl.state_ttl();
+        Life {
+            state_ttl: StateTtl::new(lifetime, domain),
+            refreshes_on_read: ttl.refreshes_on_read(),
+            shows_expired: ttl.shows_expired(),
+            time,
+        }
     }
 
-    #[inline]
+    #[inline(always)]
+    pub(super) fn state_ttl(&self) -> &StateTtl {
+        &self.state_ttl
+    }
+
+    #[inline(always)]
     pub(super) fn is_expired(&self, stamp: Stamp) -> bool {
         self.state_ttl().is_expired(stamp, &self.time)
     }
 
     /// The value behind the stamp, if it has not expired.
-    #[inline]
+    #[inline(always)]
     pub(super) fn live<'v>(&self, stored: &'v [u8]) -> Result<Option<&'v [u8]>> {
         let (stamp, value) = Stamp::split(stored).ok_or_else(cut_short)?;
         Ok((!self.is_expired(stamp)).then_some(value))
     }
 
     /// Whether a read returns a value with this stamp.
+    #[inline(always)]
     pub(super) fn shows(&self, stamp: Stamp) -> bool {
-        self.ttl.shows_expired() || !self.is_expired(stamp)
+        self.shows_expired || !self.is_expired(stamp)
     }
 
     /// The stamp after a read, if it is another one.
+    #[inline(always)]
     pub(super) fn refreshed(&self, stamp: Stamp) -> Option<Stamp> {
         let counts = matches!(stamp, Stamp::Written(_) | Stamp::BeforeFirst);
-        if !self.ttl.refreshes_on_read() || !counts || self.is_expired(stamp) {
+        if !self.refreshes_on_read || !counts || self.is_expired(stamp) {
             return None;
         }
         Some(self.state_ttl().stamp_now(&self.time)).filter(|now| *now != stamp)
     }
 
     /// The stamp of what is written.
-    #[inline]
+    #[inline(always)]
     pub(super) fn stamp(&self, lifetime: Lifetime) -> Stamp {
         match lifetime {
             Lifetime::OfState => self.state_ttl().stamp_now(&self.time),
@@ -79,6 +99,7 @@ impl Life {
     }
 
     /// Reads a stamped value: what `decode` makes of it, and what becomes of the stored bytes.
+    #[inline(always)]
     pub(super) fn read_value<T>(
         &self,
         stored: Option<&[u8]>,
@@ -104,9 +125,10 @@ impl Life {
         new: &mut Vec<u8>,
         codec: &impl Codec<T>,
     ) -> Result<(Vec<T>, Change)> {
-        let mut elements = Vec::new();
+        let stored_elements = Elements::new(stored.unwrap_or_default());
+        let mut elements = Vec::with_capacity(stored_elements.guess_len());
         let mut changes = false;
-        for element in Elements::new(stored.unwrap_or_default()) {
+        for element in stored_elements {
             let element = element?;
             let (stamp, value) = Stamp::split(element).ok_or_else(cut_short)?;
             if !self.shows(stamp) {
@@ -142,7 +164,7 @@ impl Life {
     ///
     /// A pending read refreshes when it has come. It removes nothing: clean-up will, and a backend
     /// on remote storage is not made to write for a value that nobody sees.
-    #[inline]
+    #[inline(always)]
     #[expect(
         clippy::type_complexity,
         reason = "what decodes later is a closure, which has no name"
@@ -183,7 +205,7 @@ impl Life {
 
     /// For a read that ends later, if reads refresh.
     pub(super) fn refresher(&self, expiry: &Expiry, at: &Address<'_>) -> Option<Refresher> {
-        self.ttl.refreshes_on_read().then(|| expiry.refreshes.begin(at))
+        self.refreshes_on_read.then(|| expiry.refreshes.begin(at))
     }
 }
 
@@ -198,18 +220,18 @@ pub(super) enum Extent {
 
 impl Slot {
     /// Begins an access, if the state has a TTL.
-    #[inline]
+    #[inline(always)]
     pub(super) fn begin(
         &self,
         backend: &mut dyn KeyedBackend,
         expiry: &mut Expiry,
     ) -> Result<Option<Life>> {
-        let Some(ttl) = self.ttl else { return Ok(None) };
-        Ok(Some(Life { ttl, time: expiry.begin(backend, self.state)? }))
+        let Some(ttl) = &self.ttl else { return Ok(None) };
+        Ok(Some(Life::new(ttl, expiry.begin(backend, self.state)?)))
     }
 
     /// Begins a read of a state that has a TTL.
-    #[inline]
+    #[inline(always)]
     pub(super) fn begin_read(
         &self,
         backend: &mut dyn KeyedBackend,
@@ -221,7 +243,7 @@ impl Slot {
     }
 
     /// Begins a write, if the state has a TTL.
-    #[inline]
+    #[inline(always)]
     pub(super) fn begin_write(
         &self,
         backend: &mut dyn KeyedBackend,
@@ -230,7 +252,7 @@ impl Slot {
         extent: Extent,
     ) -> Result<Option<Life>> {
         let life = self.begin(backend, expiry)?;
-        if life.is_some_and(|life| life.ttl.refreshes_on_read()) {
+        if life.as_ref().is_some_and(|life| life.refreshes_on_read) {
             let map_key = (extent == Extent::Address).then_some(at.map_key);
             expiry.refreshes.overwritten(at, map_key);
         }
@@ -238,6 +260,7 @@ impl Slot {
     }
 
     /// Begins to write a value: its stamp, if the state has a TTL.
+    #[inline(always)]
     pub(super) fn begin_value(
         &self,
         backend: &mut dyn KeyedBackend,
@@ -246,7 +269,7 @@ impl Slot {
         lifetime: Lifetime,
     ) -> Result<Option<Stamp>> {
         let life = self.begin_write(backend, expiry, at, Extent::Address)?;
-        match (life, lifetime) {
+        match (&life, lifetime) {
             (Some(life), lifetime) => Ok(Some(life.stamp(lifetime))),
             (None, Lifetime::OfState) => Ok(None),
             (None, _) => Err(Error::new(
@@ -268,7 +291,7 @@ impl Slot {
     }
 
     /// Reads a point state with a TTL.
-    #[inline]
+    #[inline(always)]
     pub(super) fn read_expiring<A, T, I>(&self, at: &mut A, inspect: I) -> StateFuture<'static, T>
     where
         A: StateAccess + ?Sized,

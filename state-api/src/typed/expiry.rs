@@ -54,7 +54,7 @@ impl Expiry {
     }
 
     /// Begins an access to a state with a TTL; tells the time.
-    #[inline]
+    #[inline(always)]
     pub(super) fn begin(
         &mut self,
         backend: &mut dyn KeyedBackend,

@@ -45,8 +45,12 @@ impl<T: Send + 'static, C: Codec<T>> ListState<T, C> {
         let codec = self.codec.clone();
         if self.slot.ttl.is_none() {
             return self.slot.read(at, move |stored| {
-                let elements = Elements::new(stored.unwrap_or_default());
-                elements.map(|element| codec.decode(element?)).collect()
+                let stored = Elements::new(stored.unwrap_or_default());
+                let mut elements = Vec::with_capacity(stored.guess_len());
+                for element in stored {
+                    elements.push(codec.decode(element?)?);
+                }
+                Ok(elements)
             });
         }
         self.slot.read_expiring(at, move |life, stored, new| life.read_list(stored, new, &codec))
@@ -184,7 +188,7 @@ impl<T: Send + 'static, C: Codec<T>> ListState<T, C> {
                 let (backend, expiry) = (&mut *scope.backend, &mut *scope.expiry);
                 let life = self.slot.begin_write(backend, expiry, &address, Extent::Address)?;
                 let swept = life.map_or(Verdict::Keep, |life| {
-                    sweep(StateKind::List, &life.state_ttl(), &stored, &life.time)
+                    sweep(StateKind::List, life.state_ttl(), &stored, &life.time)
                 });
                 match &swept {
                     Verdict::Keep => backend.append(&address, &stored),

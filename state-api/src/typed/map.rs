@@ -11,7 +11,7 @@ use super::expiry::Expiry;
 use super::map_entries::{MapEntries, settle};
 use super::namespaced::Bind;
 use crate::key::check_part_len;
-use crate::ttl::Stamp;
+use crate::ttl::write_stamp;
 use crate::{
     Address, Codec, KeyedBackend, MapRange, Millis, Native, Order, Ordered, Page, Result, ScanStep,
     StateFuture,
@@ -180,24 +180,62 @@ where
         V: 'e,
     {
         at.with(|scope| {
-            entries
-                .into_iter()
-                .try_for_each(|(key, value)| self.put_in(scope, key, value, Lifetime::OfState))
+            let mut page = Page::new();
+            for (key, value) in entries {
+                if page.is_full() {
+                    scope.backend.put_entries(&self.slot.address(scope.key), &page)?;
+                    page.clear();
+                }
+                if let Err(error) = self.add_to(scope, &mut page, key, value) {
+                    scope.backend.put_entries(&self.slot.address(scope.key), &page)?;
+                    return Err(error);
+                }
+            }
+            if page.is_empty() {
+                return Ok(());
+            }
+            scope.backend.put_entries(&self.slot.address(scope.key), &page)
         })
         .map_err(|error| self.slot.blame(error))
     }
 
+    /// Encodes an entry that is to be set with others.
+    fn add_to(&self, scope: &mut Scope<'_>, page: &mut Page, key: &K, value: &V) -> Result<()> {
+        let key_len = self.encode_entry(scope, key, value, Lifetime::OfState)?;
+        let (map_key, value) = scope.buffer.split_at(key_len);
+        if page.is_empty() {
+            // For ten or so of this kind at once.
+            page.reserve(10 * scope.buffer.len());
+        }
+        page.push(map_key, value);
+        Ok(())
+    }
+
     fn put_in(&self, scope: &mut Scope<'_>, key: &K, value: &V, lifetime: Lifetime) -> Result<()> {
+        let key_len = self.encode_entry(scope, key, value, lifetime)?;
+        let (map_key, value) = scope.buffer.split_at(key_len);
+        scope.backend.put(&Address { map_key, ..self.slot.address(scope.key) }, value)
+    }
+
+    /// Begins to write an entry: encodes key, stamp and value into the buffer. Returns the length of
+    /// the key.
+    #[inline]
+    fn encode_entry(
+        &self,
+        scope: &mut Scope<'_>,
+        key: &K,
+        value: &V,
+        lifetime: Lifetime,
+    ) -> Result<usize> {
         scope.buffer.clear();
         self.key_codec.encode(key, scope.buffer)?;
         check_part_len("map key", scope.buffer)?;
         let key_len = scope.buffer.len();
         let entry = Address { map_key: scope.buffer, ..self.slot.address(scope.key) };
         let stamp = self.slot.begin_value(scope.backend, scope.expiry, &entry, lifetime)?;
-        scope.buffer.extend(stamp.into_iter().flat_map(Stamp::to_bytes));
+        write_stamp(stamp, scope.buffer);
         self.value_codec.encode(value, scope.buffer)?;
-        let (map_key, value) = scope.buffer.split_at(key_len);
-        scope.backend.put(&Address { map_key, ..self.slot.address(scope.key) }, value)
+        Ok(key_len)
     }
 
     /// Removes a map key; a key that is not there is no error.

@@ -9,7 +9,7 @@ use super::expiring::{Extent, Life, Lifetime};
 use super::expiry::Expiry;
 use super::namespaced::Bind;
 use super::refresh::Refresher;
-use crate::ttl::{Stamp, cut_short};
+use crate::ttl::{Stamp, cut_short, write_stamp};
 use crate::{
     BoxError, Change, Codec, Error, ErrorKind, KeyedBackend, Millis, Native, PendingValues, Result,
     StateFuture, Updated,
@@ -119,7 +119,7 @@ impl<V: Send + 'static, C: Codec<V>> ValueState<V, C> {
             let address = self.slot.address(scope.key);
             let stamp = self.slot.begin_value(scope.backend, scope.expiry, &address, lifetime)?;
             scope.buffer.clear();
-            scope.buffer.extend(stamp.into_iter().flat_map(Stamp::to_bytes));
+            write_stamp(stamp, scope.buffer);
             self.codec.encode(value, scope.buffer)?;
             scope.backend.put(&address, scope.buffer)
         })
@@ -192,13 +192,13 @@ impl<V: Send + 'static, C: Codec<V>> ValueState<V, C> {
         let updated = at.with(|scope| {
             let address = self.slot.address(scope.key);
             scope.backend.update(&address, &mut |stored, output| {
-                let old = self.decode_live(life, stored)?;
+                let old = self.decode_live(life.as_ref(), stored)?;
                 let f = f.take().ok_or_else(run_twice)?;
                 was_absent = old.is_none();
                 new = f(old)?;
                 match &new {
                     Some(value) => {
-                        if let Some(life) = life {
+                        if let Some(life) = &life {
                             output.extend_from_slice(&life.stamp(Lifetime::OfState).to_bytes());
                         }
                         self.codec.encode(value, output)?;
@@ -217,7 +217,7 @@ impl<V: Send + 'static, C: Codec<V>> ValueState<V, C> {
 
     /// The stored value, unless it has expired.
     #[inline(always)]
-    fn decode_live(&self, life: Option<Life>, stored: Option<&[u8]>) -> Result<Option<V>> {
+    fn decode_live(&self, life: Option<&Life>, stored: Option<&[u8]>) -> Result<Option<V>> {
         let live = match (life, stored) {
             (Some(life), Some(stored)) => life.live(stored)?,
             (_, stored) => stored,
@@ -233,7 +233,8 @@ impl<V: Send + 'static, C: Codec<V>> ValueState<V, C> {
         f: Option<impl FnOnce(Option<V>) -> Result<Option<V>> + Send + 'a>,
     ) -> StateFuture<'a, Modified<V>> {
         StateFuture::pending(async move {
-            let old = future.await.and_then(|stored| self.decode_live(life, stored.as_deref()));
+            let old =
+                future.await.and_then(|stored| self.decode_live(life.as_ref(), stored.as_deref()));
             let old = old.map_err(|error| self.slot.blame(error))?;
             let f = f.ok_or_else(run_twice)?;
             let was_absent = old.is_none();

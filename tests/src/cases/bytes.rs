@@ -3,8 +3,8 @@
 use std::ops::Bound;
 
 use weir_state_api::{
-    Address, ErrorKind, KeyRef, MapRange, MaxParallelism, Order, Page, Result, StateId, StateKind,
-    TimerRef, Values, block_on,
+    Address, ErrorKind, KeyRef, MAX_KEY_LEN, MapRange, MaxParallelism, Order, Page, Result,
+    StateId, StateKind, TimerRef, Values, block_on,
 };
 
 use super::{Case, group};
@@ -13,6 +13,7 @@ use crate::harness::{At, Harness, descriptor, drain, read};
 pub(super) const CASES: &[Case] = group!["bytes":
     get_into_copies_whole_values_only => "byte level: get_into",
     multi_get_answers_each_address => "byte level: multi_get",
+    put_entries_sets_one_after_the_other => "byte level: put_entries",
     append_grows_values_and_entries => "byte level: append",
     delete_range_removes_what_lies_inside => "map: range delete",
     unknown_states_are_invalid_usage => "an unknown state id is InvalidUsage",
@@ -39,6 +40,30 @@ fn get_into_copies_whole_values_only(h: &Harness<'_>) -> Result<()> {
     assert_eq!(backend.get_into(&at, &mut buffer[..5])?, Some(5));
     assert_eq!(&buffer, b"12345\x09\x09\x09");
     assert_eq!(backend.get_into(&at, &mut [])?, Some(5));
+    Ok(())
+}
+
+/// Of one map key the last entry counts; an entry that is refused ends it, and those before it stay.
+fn put_entries_sets_one_after_the_other(h: &Harness<'_>) -> Result<()> {
+    let mut backend = h.open_bytes(h.request::<String>())?;
+    let state = backend.register(&descriptor("m", StateKind::Map))?;
+    let at = Address { state, key: key(), namespace: b"n", map_key: b"ignored" };
+    let mut page = Page::new();
+    backend.put_entries(&at, &page)?;
+    for (map_key, value) in [(b"b", &b"1"[..]), (b"a", b""), (b"b", b"longer")] {
+        page.push(map_key, value);
+    }
+    backend.put_entries(&at, &page)?;
+    page.clear();
+    page.push(b"c", b"3");
+    page.push(&[7; MAX_KEY_LEN + 1], b"4");
+    page.push(b"d", b"5");
+    let refused = backend.put_entries(&at, &page).expect_err("the map key is too long");
+    assert_eq!(refused.kind(), ErrorKind::TooLarge);
+    let found = drain(|page| backend.scan(&at, MapRange::ALL, Order::Ascending, page))?;
+    let found: Vec<_> = found.into_iter().map(|(_, map_key, value)| (map_key, value)).collect();
+    let entry = |map_key: &[u8], value: &[u8]| (map_key.to_vec(), value.to_vec());
+    assert_eq!(found, [entry(b"a", b""), entry(b"b", b"longer"), entry(b"c", b"3")]);
     Ok(())
 }
 
