@@ -25,7 +25,7 @@
 //! |---|---|
 //! | `backend.rs` | the interface in bytes |
 //! | `snapshot.rs` | handles, requests, what a restore checks |
-//! | `objects/` | objects that checkpoints share: what may be built on, what may be deleted |
+//! | `objects/` | objects that checkpoints share: what may be built on, what may be deleted; what engines ask the store for |
 //! | `key.rs`, `key_group.rs` | keys, their stable hash, who owns them |
 //! | `codec/` | [`Codec`]: [`Native`], [`Ordered`], [`Postcard`] |
 //! | `typed/` | the typed handles |

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use weir_state_api::store_requests::{delete_objects, objects_under, remove_empty_folders};
 use weir_state_api::{
     CheckpointId, Error, ObjectCounts, ObjectRegistry, Origin, Result, StoredObject,
 };
@@ -11,9 +12,6 @@ use super::epoch::Epoch;
 use super::layout::{self, Reader};
 use super::metadata::JobCheckpoint;
 use super::store::CheckpointStore;
-
-/// Paths in one request, where the store deletes several at once.
-const BATCH: usize = 1_000;
 
 /// Knows the checkpoints of one run and deletes what none of them needs.
 ///
@@ -112,7 +110,8 @@ impl Collector {
         if !self.all {
             result = result.and(self.release().await);
         }
-        self.remove_empty_folders().await;
+        let folders = std::mem::take(&mut self.thinned);
+        remove_empty_folders(self.store.operator(), folders).await;
         result
     }
 
@@ -163,7 +162,7 @@ impl Collector {
         let reader = self.reader();
         let mut listing = Vec::new();
         for folder in folders {
-            let found = self.store.objects_under(&folder).await?;
+            let found = objects_under(self.store.operator(), &folder).await?;
             listing.extend(found.into_iter().map(|(path, length)| reader.stored(path, length)));
         }
         Ok(listing)
@@ -178,25 +177,8 @@ impl Collector {
     }
 
     async fn delete(&mut self, objects: Vec<(String, u64)>) -> Result<()> {
-        let mut result = Ok(());
-        for batch in objects.chunks(BATCH) {
-            let operator = self.store.operator();
-            let paths = batch.iter().map(|(path, _)| path.clone());
-            if operator.delete_iter(paths).await.is_ok() {
-                self.deleted(batch);
-                continue;
-            }
-            // One of them, or an answer that was lost: deleting again is harmless.
-            for object in batch {
-                match self.store.operator().delete(&object.0).await {
-                    Ok(()) => self.deleted(std::slice::from_ref(object)),
-                    Err(error) => {
-                        result = result.and(Err(Error::store("delete", &object.0, error)));
-                    }
-                }
-            }
-        }
-        result
+        let store = self.store.operator().clone();
+        delete_objects(&store, &objects, |gone| self.deleted(gone)).await
     }
 
     fn deleted(&mut self, objects: &[(String, u64)]) {
@@ -210,20 +192,6 @@ impl Collector {
         }
         let objects = objects.iter().map(|(path, length)| (path.as_str(), *length));
         self.registry.objects_deleted(objects);
-    }
-
-    /// File systems keep folders that have become empty; other stores have none.
-    async fn remove_empty_folders(&mut self) {
-        let folders = std::mem::take(&mut self.thinned);
-        if self.store.operator().info().scheme() != "fs" {
-            return;
-        }
-        // Deepest first. One that is not empty refuses.
-        for folder in folders.into_iter().rev() {
-            if let Err(error) = self.store.operator().delete(&folder).await {
-                tracing::debug!(%error, folder, "a folder stays");
-            }
-        }
     }
 
     fn reader(&self) -> Reader<'_> {

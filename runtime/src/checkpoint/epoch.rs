@@ -10,6 +10,7 @@
 //! Checkpoint numbers begin with the epoch: whatever an old run still completes stays below the
 //! numbers of the newer one.
 
+use weir_state_api::store_requests::{Created, create_or_read, names_in};
 use weir_state_api::{CheckpointId, Error, ErrorKind, Result};
 
 use super::layout;
@@ -95,7 +96,7 @@ impl CheckpointStore {
     /// The newest run that has left anything: a claim, or a checkpoint's folder. A store whose claims
     /// were lost or not copied along must not give old numbers out again.
     async fn newest_trace(&self) -> Result<Option<Epoch>> {
-        let names = self.names_in("").await?;
+        let names = names_in(self.operator(), "").await?;
         let checkpoints = names.iter().filter_map(|name| layout::parse_checkpoint_folder(name));
         let of_checkpoints = checkpoints.map(|id| Epoch(Epoch::split(id).0)).max();
         Ok(of_checkpoints.max(self.newest_epoch().await?))
@@ -106,20 +107,19 @@ impl CheckpointStore {
     }
 
     async fn epochs(&self) -> Result<Vec<Epoch>> {
-        let names = self.names_in(FOLDER).await?;
+        let names = names_in(self.operator(), FOLDER).await?;
         Ok(names.iter().filter_map(|name| name.parse().ok().map(Epoch)).collect())
     }
 
     /// Whether the epoch is ours.
     async fn create_epoch(&self, epoch: Epoch, owner: &str) -> Result<bool> {
         let path = epoch.path();
-        let created =
-            self.operator().write_with(&path, owner.to_string()).if_not_exists(true).await;
-        let Err(error) = created else { return Ok(true) };
-        // Whatever the error says, the write may have happened: look who owns the name.
-        match self.operator().read(&path).await {
-            Ok(found) => Ok(found.to_bytes() == owner.as_bytes()),
-            Err(_) => Err(Error::store("claim the store for this run", &path, error)),
+        let bytes = owner.as_bytes().to_vec();
+        let read = |found: &[u8]| Ok(found == owner.as_bytes());
+        let purpose = "claim the store for this run";
+        match create_or_read(self.operator(), &path, bytes, purpose, read).await? {
+            Created::Now => Ok(true),
+            Created::Found(ours) => Ok(ours),
         }
     }
 

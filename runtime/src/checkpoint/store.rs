@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 
 use opendal::Operator;
+use weir_state_api::store_requests::{Created, create_or_read, names_in};
 use weir_state_api::{CheckpointId, Error, ErrorKind, Result};
 
 use super::epoch::Epoch;
@@ -49,31 +50,6 @@ impl CheckpointStore {
         layout::parse_checkpoint_folder(name)
     }
 
-    /// The objects below a folder, at any depth, with their lengths as far as the store tells.
-    pub(super) async fn objects_under(&self, folder: &str) -> Result<Vec<(String, u64)>> {
-        let entries = self.list(folder, true).await?;
-        let objects = entries.into_iter().map(opendal::Entry::into_parts);
-        Ok(objects
-            .filter(|(path, _)| !path.ends_with('/'))
-            .map(|(path, metadata)| (path, metadata.content_length()))
-            .collect())
-    }
-
-    /// The names right below a folder; those of folders end in `/`. One request for a thousand.
-    pub(super) async fn names_in(&self, folder: &str) -> Result<Vec<String>> {
-        let entries = self.list(folder, false).await?;
-        let names = entries.iter().filter_map(|entry| entry.path().strip_prefix(folder));
-        Ok(names.filter(|name| !name.is_empty()).map(String::from).collect())
-    }
-
-    async fn list(&self, folder: &str, recursive: bool) -> Result<Vec<opendal::Entry>> {
-        match self.operator.list_with(folder).recursive(recursive).await {
-            Ok(entries) => Ok(entries),
-            Err(error) if error.kind() == opendal::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(Error::store("list", folder, error)),
-        }
-    }
-
     /// The complete checkpoints, oldest first.
     ///
     /// Costs one listing of the names at the top, and one question for each checkpoint folder; there
@@ -82,7 +58,7 @@ impl CheckpointStore {
     /// # Errors
     /// Those of the store.
     pub async fn complete(&self) -> Result<Vec<CheckpointId>> {
-        let names = self.names_in("").await?;
+        let names = names_in(&self.operator, "").await?;
         let mut ids: Vec<_> =
             names.iter().filter_map(|name| layout::parse_checkpoint_folder(name)).collect();
         ids.sort();
@@ -146,26 +122,23 @@ impl CheckpointStore {
     async fn create_metadata(&self, checkpoint: &JobCheckpoint) -> Result<()> {
         let path = layout::metadata_path(checkpoint.id);
         let bytes = checkpoint.to_bytes();
-        let written = self.operator.write_with(&path, bytes).if_not_exists(true).await;
-        let Err(error) = written else { return Ok(()) };
-        // Whatever the error says, the write may have happened: look who owns the name.
-        match self.operator.read(&path).await {
-            Ok(found) => match JobCheckpoint::from_bytes(&found.to_bytes(), &path) {
-                Ok(found) if found.attempt == checkpoint.attempt => Ok(()),
-                _ => Err(Error::new(
-                    ErrorKind::Fenced,
-                    format!("another run has completed checkpoint {}", checkpoint.id),
-                )
-                .object(path)
-                .advice("stop this run: a newer one owns the job")),
-            },
-            Err(absent) if absent.kind() == opendal::ErrorKind::NotFound => {
-                Err(Error::store("complete the checkpoint", &path, error))
+        // What is there and cannot be read is not this run's either.
+        let read = |found: &[u8]| Ok(JobCheckpoint::from_bytes(found, &path).ok());
+        let created =
+            create_or_read(&self.operator, &path, bytes, "complete the checkpoint", read).await;
+        match created {
+            Ok(Created::Now) => Ok(()),
+            Ok(Created::Found(Some(found))) if found.attempt == checkpoint.attempt => Ok(()),
+            Ok(Created::Found(_)) => Err(Error::new(
+                ErrorKind::Fenced,
+                format!("another run has completed checkpoint {}", checkpoint.id),
+            )
+            .object(path)
+            .advice("stop this run: a newer one owns the job")),
+            Err(error) if error.kind() == ErrorKind::Indeterminate => {
+                Err(unknown_outcome(checkpoint.id, error))
             }
-            Err(_) => Err(unknown_outcome(
-                checkpoint.id,
-                Error::store("complete the checkpoint", &path, error),
-            )),
+            Err(error) => Err(error),
         }
     }
 
@@ -185,7 +158,7 @@ impl CheckpointStore {
     /// # Errors
     /// Those of listing.
     pub async fn kept(&self) -> Result<BTreeSet<CheckpointId>> {
-        let names = self.names_in(layout::KEPT).await?;
+        let names = names_in(&self.operator, layout::KEPT).await?;
         Ok(names.iter().filter_map(|name| layout::parse_checkpoint_folder(name)).collect())
     }
 }

@@ -5,13 +5,15 @@
 //!
 //! - A **backend** asks [`SnapshotBases`] what its next snapshot may build on.
 //! - An **engine** keeps an [`ObjectRegistry`]: it knows the checkpoints that are kept or running,
-//!   and says what may be deleted. Its collector does the I/O, and is the only one who deletes.
+//!   and says what may be deleted. Its collector does the I/O, with [`store_requests`], and is the
+//!   only one who deletes.
 //!
 //! The rules, and why they hold when news is lost or a process dies:
 //! `docs/decisions/0005-object-ownership.md`.
 
 mod bases;
 mod registry;
+pub mod store_requests;
 
 pub use bases::SnapshotBases;
 pub use registry::{ObjectCounts, ObjectRegistry, Origin, StoredObject};

@@ -12,6 +12,7 @@
 
 use serde::{Deserialize, Serialize};
 use weir_state_api::frame::Frame;
+use weir_state_api::store_requests::{Created, create_or_read, names_in};
 use weir_state_api::{CheckpointId, Error, ErrorKind, Result};
 
 use super::layout;
@@ -117,7 +118,7 @@ impl CheckpointStore {
     /// The newest run that has left anything: a claim, or a checkpoint's folder. A store whose claims
     /// were lost must not give old numbers out again.
     async fn newest_trace(&self) -> Result<Option<Run>> {
-        let names = self.names_in("").await?;
+        let names = names_in(self.operator(), "").await?;
         let checkpoints = names.iter().filter_map(|name| layout::parse_checkpoint_folder(name));
         let of_checkpoints = checkpoints.map(|id| Run(Run::split(id).0)).max();
         Ok(of_checkpoints.max(self.newest_run().await?))
@@ -128,7 +129,7 @@ impl CheckpointStore {
     }
 
     async fn runs(&self) -> Result<Vec<Run>> {
-        let names = self.names_in(layout::RUNS).await?;
+        let names = names_in(self.operator(), layout::RUNS).await?;
         Ok(names.iter().filter_map(|name| name.parse().ok().map(Run)).collect())
     }
 
@@ -145,12 +146,11 @@ impl CheckpointStore {
     async fn create_claim(&self, run: Run, claim: &Claim) -> Result<bool> {
         let path = layout::run_path(run);
         let bytes = FRAME.encode(claim);
-        let created = self.operator().write_with(&path, bytes).if_not_exists(true).await;
-        let Err(error) = created else { return Ok(true) };
-        // Whatever the error says, the write may have happened: look who owns the name.
-        match self.read_claim(run).await {
-            Ok(Some(found)) => Ok(found == *claim),
-            _ => Err(Error::store("claim the store for this run", &path, error)),
+        let read = |found: &[u8]| Ok(FRAME.decode::<Claim>(found, &path)? == *claim);
+        let purpose = "claim the store for this run";
+        match create_or_read(self.operator(), &path, bytes, purpose, read).await? {
+            Created::Now => Ok(true),
+            Created::Found(ours) => Ok(ours),
         }
     }
 
