@@ -1,5 +1,7 @@
 //! A job on a worker: joined, built, run.
 
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
@@ -11,15 +13,16 @@ use weir_state_api::{
 use crate::agreement::all_gather;
 use crate::checkpoint::{CheckpointStore, Collector, JobCheckpoint, Run};
 use crate::control::{Coordinator, Failure, Report, Shared, connect};
+use crate::panics::panic_error;
 use crate::settings::JobSettings;
 
 /// A job on one worker: what operators, sources and sinks are built with.
 ///
 /// All workers of all processes [`join`](Job::join) it, build the same dataflow, and
 /// [`run`](Job::run) it. See the crate's documentation for an example.
-#[derive(Debug)]
 pub struct Job {
     shared: Rc<Shared>,
+    worker: Worker,
     has_run: bool,
 }
 
@@ -94,16 +97,16 @@ impl Job {
         for verdict in all_gather(worker, verdict) {
             verdict.map_err(|failure| failure.to_error())?;
         }
-        let restored = restored?;
+        let restored = restored?.map(Rc::new);
 
         let coordinator = found.map(|(collector, adopted)| {
             let (run, name) = (opening.run, opening.name.clone());
             let settings = settings.clone();
-            Coordinator::new(settings, run, name, peers, collector, adopted, restored.as_ref())
+            Coordinator::new(settings, run, name, peers, collector, adopted, restored.clone())
         });
         let shared = Shared::new(index, peers, settings, opening.run, restored);
         connect(worker, &shared, coordinator);
-        Ok(Job { shared, has_run: false })
+        Ok(Job { shared, worker: worker.clone(), has_run: false })
     }
 
     /// The checkpoint that the job goes on from; `None` at its first start.
@@ -121,27 +124,29 @@ impl Job {
     /// # Errors
     /// The first failure of any worker, the same on all: an operator that failed, a restore that was
     /// refused, checkpoints that failed too often, a newer run that owns the store
-    /// ([`Fenced`](ErrorKind::Fenced)). Recovery is a new start of all processes. The death of a process
-    /// is a panic on the others: timely dataflow ends them.
+    /// ([`Fenced`](ErrorKind::Fenced)), user code that panicked
+    /// ([`UserFunction`](ErrorKind::UserFunction)). Then the dataflows with operators of the job are
+    /// dropped. Recovery is a new start of all processes. The death of a process is a panic on the
+    /// others: timely dataflow ends them.
     pub fn run(mut self, worker: &mut Worker) -> Result<JobReport> {
         self.has_run = true;
         let shared = self.shared.clone();
         while shared.has_outstanding_work() && !shared.is_failing() {
-            worker.step_or_park(None);
+            step(worker, &shared);
         }
         if !shared.is_failing() {
-            shared.report(Report::Ready {
-                worker: shared.worker as u32,
-                operators: shared.operators(),
-                has_sources: shared.has_sources(),
-            });
+            let operators = shared.operators();
+            shared.report(Report::Ready { worker: shared.worker as u32, operators });
         }
         while !shared.has_failed() && !shared.is_finished() {
-            worker.step_or_park(None);
+            step(worker, &shared);
         }
         // Output of the last checkpoint is still being committed.
         while shared.has_outstanding_work() && !shared.is_failing() {
-            worker.step_or_park(None);
+            step(worker, &shared);
+        }
+        if shared.is_failing() {
+            drop_dataflows(worker, &shared);
         }
         let (completed, latest) = shared.completed();
         match shared.failure() {
@@ -151,12 +156,38 @@ impl Job {
     }
 }
 
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job").field("shared", &self.shared).finish_non_exhaustive()
+    }
+}
+
 impl Drop for Job {
     fn drop(&mut self) {
         // The others wait for this worker.
         if !self.has_run {
             self.shared.fail(&Error::new(ErrorKind::Closed, "the job was dropped before it ran"));
+            drop_dataflows(&mut self.worker, &self.shared);
         }
+    }
+}
+
+/// A panic of an operator, whoever wrote it, ends the job on all workers. The worker that is left
+/// has to say so.
+fn step(worker: &mut Worker, shared: &Shared) {
+    let Err(panic) = catch_unwind(AssertUnwindSafe(|| worker.step_or_park(None))) else { return };
+    // Without the job's dataflows it goes on: the connection to a process that has died is broken.
+    if shared.is_failing() {
+        resume_unwind(panic);
+    }
+    shared.fail(&panic_error(&*panic));
+    drop_dataflows(worker, shared);
+}
+
+/// Nobody waits for what never comes: operators of others may hold times for ever.
+fn drop_dataflows(worker: &mut Worker, shared: &Shared) {
+    for dataflow in shared.dataflows() {
+        worker.drop_dataflow(dataflow);
     }
 }
 
@@ -170,10 +201,7 @@ pub(crate) fn wait_on<T: Send + 'static>(
 
 fn check_introductions(all: &[Introduction]) -> Result<()> {
     let Some(first) = all.first() else { return Ok(()) };
-    let differ = |what: &str,
-                  worker: usize,
-                  others: &dyn std::fmt::Debug,
-                  own: &dyn std::fmt::Debug| {
+    let differ = |what: &str, worker: usize, others: &dyn fmt::Debug, own: &dyn fmt::Debug| {
         Err(Error::new(
             ErrorKind::InvalidUsage,
             format!("workers disagree about the {what}: worker 0 has {own:?}, worker {worker} {others:?}"),

@@ -83,6 +83,7 @@
 //! |---|---|
 //! | barrier *n* | the frontier has no time of epoch *n* or before ([`EpochTime`]) |
 //! | watermark | the smallest event time of the frontier |
+//! | processing time | the environment's clock; `Activator::activate_after` |
 //! | alignment | records of the next epoch wait until this one is closed |
 //! | subtask of a key group | `Exchange` with the worker's index |
 //! | synchronous and asynchronous part | on the worker; on the environment's spawner, whose answer activates the operator |
@@ -95,6 +96,7 @@
 //! | `time.rs` | epochs and event time in one timestamp |
 //! | `settings.rs`, `job.rs` | [`Job`]: joined, built, run |
 //! | `agreement.rs` | how workers agree before they begin |
+//! | `alarm.rs`, `panics.rs` | operators that are scheduled after a while; user code that panics |
 //! | `stateful/` | the keyed operator |
 //! | `source.rs`, `sink.rs` | offsets; commits in two phases |
 //! | `control/` | reports, news, the coordinator |
@@ -103,7 +105,8 @@
 //! # Limits
 //!
 //! - Recovery is a new start of all processes, by whatever supervises them.
-//! - Timers are event time. A job in the processing time of the machine uses a source that ticks.
+//! - Timers of processing time fire by the clock of the worker that owns the key: let the machines
+//!   keep theirs in step.
 //! - The state of a backend that reads remotely must be reached by the spawner's threads, not by the
 //!   worker: give [`Environment`](weir_state_api::Environment) a spawner that has its own.
 //! - Loops (feedback edges) must not carry records over the end of an epoch: what is in a loop is in no
@@ -112,9 +115,11 @@
 #![deny(missing_docs)]
 
 mod agreement;
+mod alarm;
 mod checkpoint;
 mod control;
 mod job;
+mod panics;
 mod settings;
 mod sink;
 mod source;
@@ -124,6 +129,10 @@ mod time;
 #[doc = include_str!("../../../docs/plugging-in.md")]
 #[cfg(doctest)]
 struct Guide;
+
+#[doc = include_str!("../README.md")]
+#[cfg(doctest)]
+struct Readme;
 
 pub use checkpoint::{CheckpointStore, JobCheckpoint, TaskPart, TaskSnapshot};
 pub use job::{Job, JobReport};

@@ -11,8 +11,9 @@ use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
 use weir_state_api::{BoxFuture, CheckpointId, Error, Result, Spawned, waker_fn};
 
 use crate::checkpoint::TaskPart;
-use crate::control::{Listener, News, Reporter, Shared, wake};
+use crate::control::{Listener, News, Reporter, Role, Shared, wake};
 use crate::job::Job;
+use crate::panics::caught;
 use crate::stateful::{Item, Stash};
 use crate::time::{EpochTime, Progress};
 
@@ -56,8 +57,8 @@ pub trait SinkTo<D> {
 impl<D: 'static> SinkTo<D> for StreamVec<'_, EpochTime, D> {
     fn sink_to<S: TransactionalSink<Record = D>>(self, job: &Job, name: &str, sink: S) {
         let shared = job.shared().clone();
-        shared.add_operator(name);
         let scope = self.scope();
+        shared.add_operator(name, Role::Sink, scope);
         let mut builder = OperatorBuilder::new(name.to_string(), scope);
         let mut input = builder.new_input(self, Pipeline);
         let info = builder.operator_info();
@@ -78,7 +79,9 @@ impl<D: 'static> SinkTo<D> for StreamVec<'_, EpochTime, D> {
                     work: VecDeque::new(),
                     prepared: Vec::new(),
                 };
-                task.recover();
+                if let Err(error) = caught(|| task.recover()) {
+                    task.fail(&error);
+                }
                 task
             });
             move |frontiers| {
@@ -115,9 +118,9 @@ struct SinkTask<S: TransactionalSink> {
 }
 
 impl<S: TransactionalSink> SinkTask<S> {
-    fn recover(&mut self) {
+    fn recover(&mut self) -> Result<()> {
         if self.shared.worker != 0 || self.shared.is_failing() {
-            return;
+            return Ok(());
         }
         let restored = self.shared.restored.clone();
         let prepared = restored.map_or_else(Vec::new, |known| known.prepared(&self.name));
@@ -126,6 +129,7 @@ impl<S: TransactionalSink> SinkTask<S> {
         self.work.push_back(Work::Recover(recovery));
         // Polls it: its end is to be heard of.
         self.listener.activate();
+        Ok(())
     }
 
     fn spawn<T: Send + 'static>(&self, work: BoxFuture<'static, Result<T>>) -> Spawned<T> {
@@ -149,14 +153,16 @@ impl<S: TransactionalSink> SinkTask<S> {
     /// Goes on as far as possible. Answers whether the sink must be kept.
     fn schedule(&mut self, progress: Progress) -> bool {
         while let Some(news) = self.listener.next() {
-            if let News::Complete { epoch, .. } = news {
-                self.commit(epoch);
+            if let News::Complete { epoch, .. } = news
+                && let Err(error) = caught(|| self.commit(epoch))
+            {
+                self.fail(&error);
             }
         }
         if self.shared.is_failing() {
             return !self.shared.is_over();
         }
-        if let Err(error) = self.finish_work().and_then(|()| self.go_on(progress)) {
+        if let Err(error) = caught(|| self.finish_work().and_then(|()| self.go_on(progress))) {
             self.fail(&error);
         }
         !self.work.is_empty() || !self.shared.is_over()
@@ -186,7 +192,7 @@ impl<S: TransactionalSink> SinkTask<S> {
     }
 
     /// Everything up to this epoch is to be published.
-    fn commit(&mut self, complete: u64) {
+    fn commit(&mut self, complete: u64) -> Result<()> {
         let (due, rest) = std::mem::take(&mut self.prepared)
             .into_iter()
             .partition::<Vec<_>, _>(|(epoch, _)| *epoch <= complete);
@@ -196,6 +202,7 @@ impl<S: TransactionalSink> SinkTask<S> {
             let commit = self.spawn(commit);
             self.work.push_back(Work::Commit(commit));
         }
+        Ok(())
     }
 
     /// Looks what the spawner has done.

@@ -8,12 +8,13 @@ use timely::dataflow::operators::Capability;
 use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
 use timely::dataflow::operators::generic::{OutputBuilder, OutputBuilderSession};
 use timely::dataflow::{Scope, StreamVec};
-use timely::scheduling::Activator;
-use weir_state_api::{Error, ErrorKind, Millis, Result};
+use weir_state_api::{CheckpointId, Error, ErrorKind, Millis, Result};
 
-use crate::checkpoint::TaskPart;
-use crate::control::{Listener, News, Reporter, Shared};
+use crate::alarm::Alarm;
+use crate::checkpoint::{TaskPart, checkpoint_folder};
+use crate::control::{Listener, News, Reporter, Role, Shared};
 use crate::job::Job;
+use crate::panics::caught;
 use crate::time::EpochTime;
 
 /// Records of a split that are read in one go.
@@ -58,6 +59,9 @@ impl Job {
     /// *n* mod workers; `open` opens it at an offset: 0 at the first start, the one of the checkpoint
     /// later.
     ///
+    /// A job that has ended, its input read to the end, ends again when it is started again; more input
+    /// is refused then ([`Incompatible`](ErrorKind::Incompatible)).
+    ///
     /// Sources decide where an epoch ends: when a checkpoint begins, each notes its offsets and goes on
     /// in the next epoch. Together they let the frontier pass, so a dataflow that takes checkpoints
     /// needs one on every path.
@@ -72,8 +76,7 @@ impl Job {
         S::Record: Clone + 'static,
     {
         let shared = self.shared().clone();
-        shared.add_operator(name);
-        shared.add_source();
+        shared.add_operator(name, Role::Source { splits }, scope);
         let splits = open_splits(&shared, name, splits, open).unwrap_or_else(|error| {
             let what = format!("source {name:?}: {error}");
             shared.fail(&Error::new(error.kind(), what));
@@ -84,7 +87,7 @@ impl Job {
         let mut output = OutputBuilder::<_, CapacityContainerBuilder<Vec<S::Record>>>::from(output);
         let info = builder.operator_info();
         let listener = shared.listen(scope.activator_for(info.address.clone()));
-        let activator = scope.activator_for(info.address);
+        let alarm = Alarm::new(scope.activator_for(info.address));
         let name = name.to_string();
         builder.build_reschedule(move |capabilities| {
             let held = capabilities.into_iter().next();
@@ -94,7 +97,7 @@ impl Job {
                 splits,
                 next: 0,
                 listener,
-                activator,
+                alarm,
                 reporter,
                 held,
                 records: Vec::new(),
@@ -133,7 +136,7 @@ fn open_splits<S>(
     let mine = (0..splits).filter(|number| *number as usize % shared.peers == shared.worker);
     mine.map(|number| {
         let known = offsets.iter().find(|(of, _)| *of == number);
-        let split = open(number, known.map_or(0, |(_, offset)| *offset))?;
+        let split = caught(|| open(number, known.map_or(0, |(_, offset)| *offset)))?;
         Ok(Open { number, split, ended: false })
     })
     .collect()
@@ -147,7 +150,7 @@ struct SourceTask<S: Split> {
     /// The split that is read next.
     next: usize,
     listener: Listener,
-    activator: Activator,
+    alarm: Alarm,
     reporter: Reporter,
     /// At the open epoch, and the watermark of the splits.
     held: Option<Capability<EpochTime>>,
@@ -165,8 +168,10 @@ where
     /// Reads a batch. Answers whether the source must be kept.
     fn schedule(&mut self, output: &mut Output<'_, S::Record>) -> bool {
         while let Some(news) = self.listener.next() {
-            if let News::Begin(begun) = news {
-                self.close_epoch(begun.epoch, begun.last);
+            if let News::Begin(begun) = news
+                && let Err(error) = caught(|| self.close_epoch(begun.epoch, begun.last))
+            {
+                self.fail(&error);
             }
         }
         if self.shared.is_over() {
@@ -176,15 +181,19 @@ where
         }
         let pauses = self.shared.is_failing() || self.shared.is_congested();
         let reads = self.shared.is_started() && !self.ended && !pauses;
-        if reads && let Err(error) = self.read(output) {
-            let what = format!("source {:?}: {error}", self.name);
-            self.shared.fail(&Error::new(error.kind(), what));
+        if reads && let Err(error) = caught(|| self.read(output)) {
+            self.fail(&error);
         }
         true
     }
 
+    fn fail(&self, error: &Error) {
+        let what = format!("source {:?}: {error}", self.name);
+        self.shared.fail(&Error::new(error.kind(), what));
+    }
+
     /// Notes the offsets: all that was sent belongs to the epoch, all that follows to the next one.
-    fn close_epoch(&mut self, epoch: u64, last: bool) {
+    fn close_epoch(&mut self, epoch: u64, last: bool) -> Result<()> {
         let offsets = self.splits.iter().map(|open| (open.number, open.split.offset())).collect();
         self.reporter.snapshot(&self.name, epoch, Ok(TaskPart::Offsets(offsets)));
         if last {
@@ -193,6 +202,7 @@ where
             let event = held.time().event;
             held.downgrade(&EpochTime::new(epoch + 1, event));
         }
+        Ok(())
     }
 
     /// Sends the next records, of one split after the other.
@@ -212,6 +222,11 @@ where
                 break;
             }
         }
+        if let Some(ended) = self.shared.restored.as_ref().filter(|known| known.finished)
+            && !self.records.is_empty()
+        {
+            return Err(more_after_the_end(ended.id));
+        }
         output.session(&*held).give_iterator(self.records.drain(..));
         let watermarks = self.splits.iter().filter(|open| !open.ended);
         let watermark = watermarks.map(|open| open.split.watermark()).min();
@@ -223,10 +238,20 @@ where
             self.ended = true;
             self.shared.source_ended();
         } else if more {
-            self.activator.activate();
+            self.listener.activate();
         } else {
-            self.activator.activate_after(IDLE);
+            self.alarm.set(IDLE);
         }
         Ok(())
     }
+}
+
+#[cold]
+fn more_after_the_end(checkpoint: CheckpointId) -> Error {
+    Error::new(
+        ErrorKind::Incompatible,
+        "there is more input, but the job has ended: all its timers have fired",
+    )
+    .object(checkpoint_folder(checkpoint))
+    .advice("start a new job, in a folder of its own, for the new input")
 }

@@ -1,7 +1,7 @@
 //! The dataflow that carries reports and news.
 
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use timely::container::CapacityContainerBuilder;
 use timely::dataflow::StreamVec;
@@ -14,6 +14,7 @@ use weir_state_api::waker_fn;
 use super::coordinator::Coordinator;
 use super::message::{News, Report};
 use super::shared::{Shared, wake};
+use crate::alarm::Alarm;
 
 /// How often the coordinator looks at its clock at least.
 const TICK: Duration = Duration::from_millis(100);
@@ -57,11 +58,10 @@ fn coordinate<'scope>(
         Exchange::new(|_: &Report| 0),
         "coordinator",
         move |capability, info| {
-            let activator = scope.activator_for(info.address.clone());
-            let alarm = scope.worker().sync_activator_for(info.address.to_vec());
-            let waker = waker_fn(move || wake(&alarm));
+            let mut alarm = Alarm::new(scope.activator_for(info.address.clone()));
+            let activator = scope.worker().sync_activator_for(info.address.to_vec());
+            let waker = waker_fn(move || wake(&activator));
             let mut capability = coordinator.is_some().then_some(capability);
-            let mut armed: Option<Instant> = None;
             move |(input, _), output| {
                 let Some(coordinator) = &mut coordinator else { return };
                 input.for_each(|_, reports| {
@@ -75,12 +75,7 @@ fn coordinate<'scope>(
                     capability = None;
                     return;
                 }
-                // One alarm at a time: each activation that set its own would make them pile up.
-                let (now, patience) = (Instant::now(), coordinator.patience().min(TICK));
-                if armed.is_none_or(|at| at <= now || at > now + patience) {
-                    armed = Some(now + patience);
-                    activator.activate_after(patience);
-                }
+                alarm.set(coordinator.patience().min(TICK));
             }
         },
     )

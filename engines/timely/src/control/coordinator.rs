@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use weir_state_api::{CheckpointId, Error, ErrorKind, Result, Spawned};
 
-use super::message::{Begun, Failure, News, Report};
+use super::message::{Begun, Failure, News, Operator, Report, Role};
 use crate::checkpoint::{Collector, JobCheckpoint, Run, TaskPart, TaskSnapshot, checkpoint_folder};
 use crate::settings::JobSettings;
 
@@ -37,10 +38,10 @@ pub(crate) struct Coordinator {
     /// The run's name.
     name: String,
     peers: usize,
-    /// Operators of the checkpoint that was restored: all of them must be there.
-    restored: Vec<String>,
-    operators: Vec<String>,
-    ready: BTreeMap<u32, (Vec<String>, bool)>,
+    /// What was restored: all its operators must be there.
+    restored: Option<Rc<JobCheckpoint>>,
+    operators: Vec<Operator>,
+    ready: BTreeMap<u32, Vec<Operator>>,
     /// Workers whose sources have not read everything.
     reading: usize,
     collector: Option<Collector>,
@@ -65,21 +66,14 @@ impl Coordinator {
         peers: usize,
         collector: Collector,
         adopted: Vec<CheckpointId>,
-        restored: Option<&JobCheckpoint>,
+        restored: Option<Rc<JobCheckpoint>>,
     ) -> Self {
-        let mut operators: Vec<_> = restored
-            .map_or(&[][..], |checkpoint| &checkpoint.tasks)
-            .iter()
-            .map(|task| task.operator.clone())
-            .collect();
-        operators.sort();
-        operators.dedup();
         Coordinator {
             settings,
             run,
             name,
             peers,
-            restored: operators,
+            restored,
             operators: Vec::new(),
             ready: BTreeMap::new(),
             reading: peers,
@@ -117,8 +111,8 @@ impl Coordinator {
 
     pub(super) fn take_report(&mut self, report: Report) {
         match report {
-            Report::Ready { worker, operators, has_sources } => {
-                self.ready.insert(worker, (operators, has_sources));
+            Report::Ready { worker, operators } => {
+                self.ready.insert(worker, operators);
                 if self.ready.len() == self.peers {
                     self.start();
                 }
@@ -135,30 +129,47 @@ impl Coordinator {
     }
 
     fn start(&mut self) {
-        let Some((first, (operators, _))) = self.ready.first_key_value() else { return };
-        if let Some((other, _)) = self.ready.iter().find(|(_, (others, _))| others != operators) {
-            let error = Error::new(
-                ErrorKind::InvalidUsage,
-                format!("workers {first} and {other} have built different operators"),
-            )
-            .advice("build the same dataflow on every worker");
+        if let Err(error) = self.check_operators() {
             return self.fail(Failure::new(0, &error));
         }
-        if let Some(lost) = self.restored.iter().find(|name| !operators.contains(name)) {
-            let error = Error::new(
-                ErrorKind::Incompatible,
-                format!(
-                    "the checkpoint has state of operator {lost:?}, the job has none of that name"
-                ),
-            )
-            .advice("keep the names of operators, or start in another folder");
-            return self.fail(Failure::new(0, &error));
-        }
-        self.operators.clone_from(operators);
-        self.reading = self.ready.values().filter(|(_, has_sources)| *has_sources).count();
+        let of_first = self.ready.first_key_value();
+        self.operators = of_first.map_or_else(Vec::new, |(_, operators)| operators.clone());
+        // A worker without splits of its own says as well when it has read them all.
+        let reads = self.operators.iter().any(|known| matches!(known.role, Role::Source { .. }));
+        self.reading = if reads { self.peers } else { 0 };
         self.started = true;
         self.last_begun = Instant::now();
         self.news.push(News::Start);
+    }
+
+    /// All workers have built the same, and what the checkpoint holds is there.
+    fn check_operators(&self) -> Result<()> {
+        let Some((first, operators)) = self.ready.first_key_value() else { return Ok(()) };
+        if let Some((other, _)) = self.ready.iter().find(|(_, others)| *others != operators) {
+            return Err(Error::new(
+                ErrorKind::InvalidUsage,
+                format!(
+                    "workers {first} and {other} have built different operators, or sources with \
+                     different numbers of splits"
+                ),
+            )
+            .advice("build the same dataflow on every worker"));
+        }
+        let tasks = self.restored.as_ref().map_or(&[][..], |checkpoint| &checkpoint.tasks);
+        for task in tasks {
+            let name = &task.operator;
+            let what = match operators.iter().find(|known| known.name == *name) {
+                Some(known) if known.role.makes(&task.part) => continue,
+                Some(known) => format!("it is a {} now", known.role.name()),
+                None => "the job has none of that name".into(),
+            };
+            return Err(Error::new(
+                ErrorKind::Incompatible,
+                format!("the checkpoint has state of operator {name:?}: {what}"),
+            )
+            .advice("keep the names of operators, or start in another folder"));
+        }
+        Ok(())
     }
 
     /// Does what is due. `waker` is called when background work has ended.

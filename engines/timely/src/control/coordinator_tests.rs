@@ -3,7 +3,7 @@ use crate::checkpoint::CheckpointStore;
 use weir_state_api::{Environment, block_on};
 use weir_tests::faults::{Faults, StoreOp, When};
 
-/// Two workers with one operator each, and a source on worker 0.
+/// Two workers with a source.
 fn coordinator(environment: Environment) -> Coordinator {
     let settings = JobSettings::new("j", environment.clone())
         .with_interval(Duration::ZERO)
@@ -16,8 +16,8 @@ fn coordinator(environment: Environment) -> Coordinator {
 }
 
 fn ready(worker: u32, operators: &[&str]) -> Report {
-    let operators = operators.iter().map(|&name| name.into()).collect();
-    Report::Ready { worker, operators, has_sources: worker == 0 }
+    let source = |&name: &&str| Operator { name: name.into(), role: Role::Source { splits: 1 } };
+    Report::Ready { worker, operators: operators.iter().map(source).collect() }
 }
 
 fn part(worker: u32, epoch: u64) -> Report {
@@ -49,6 +49,7 @@ fn a_checkpoint_is_complete_when_all_have_acknowledged_and_the_last_one_ends_the
     coordinator.take_report(part(0, 0));
     assert_eq!(names(&advance(&mut coordinator)), ["Complete"]);
     coordinator.take_report(Report::InputEnded { worker: 0 });
+    coordinator.take_report(Report::InputEnded { worker: 1 });
     let begun = advance(&mut coordinator);
     assert!(begun[0].contains("epoch: 1") && begun[0].contains("last: true"), "{begun:?}");
     coordinator.take_report(part(0, 1));

@@ -5,11 +5,49 @@ use weir_state_api::{CheckpointId, Error, ErrorKind};
 
 use crate::checkpoint::TaskPart;
 
+/// An operator that takes part in checkpoints.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Operator {
+    pub(crate) name: String,
+    pub(crate) role: Role,
+}
+
+/// What an operator is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Role {
+    /// A source of so many splits on all workers together.
+    Source { splits: u32 },
+    /// One with keyed state.
+    Keyed,
+    /// A sink with transactions.
+    Sink,
+}
+
+impl Role {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Role::Source { .. } => "source",
+            Role::Keyed => "keyed operator",
+            Role::Sink => "sink",
+        }
+    }
+
+    /// Whether an operator of this role has made such a part.
+    pub(crate) fn makes(self, part: &TaskPart) -> bool {
+        matches!(
+            (self, part),
+            (Role::Source { .. }, TaskPart::Offsets(_))
+                | (Role::Keyed, TaskPart::Keyed(_))
+                | (Role::Sink, TaskPart::Prepared(_))
+        )
+    }
+}
+
 /// From a worker to the coordinator.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Report {
     /// The worker's dataflow is built, its state restored, its old output committed.
-    Ready { worker: u32, operators: Vec<String>, has_sources: bool },
+    Ready { worker: u32, operators: Vec<Operator> },
     /// All sources of the worker have read all input.
     InputEnded { worker: u32 },
     /// An operator's part of a checkpoint, or why there is none.

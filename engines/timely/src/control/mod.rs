@@ -14,5 +14,5 @@ mod shared;
 
 pub(crate) use channel::connect;
 pub(crate) use coordinator::Coordinator;
-pub(crate) use message::{Begun, Failure, News, Report};
+pub(crate) use message::{Begun, Failure, News, Report, Role};
 pub(crate) use shared::{Listener, Reporter, Shared, wake};

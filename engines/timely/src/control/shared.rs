@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use timely::dataflow::Scope;
 use timely::scheduling::{Activator, SyncActivator};
 use weir_state_api::{CheckpointId, Error, ErrorKind, Result};
 
-use super::message::{Begun, Failure, News, Report};
+use super::message::{Begun, Failure, News, Operator, Report, Role};
 use crate::checkpoint::{JobCheckpoint, Run, TaskPart};
 use crate::settings::JobSettings;
+use crate::time::EpochTime;
 
 /// One operator's view of the news.
 #[derive(Debug, Clone)]
@@ -76,9 +78,10 @@ pub(crate) struct Shared {
     reports: Receiver<Report>,
     outbox: OnceCell<SyncActivator>,
     listeners: RefCell<Vec<Listener>>,
-    operators: RefCell<Vec<String>>,
-    /// Sources that were built, and those that have not read all input.
-    sources: Cell<usize>,
+    operators: RefCell<Vec<Operator>>,
+    /// Dataflows that they are in.
+    dataflows: RefCell<BTreeSet<usize>>,
+    /// Sources that have not read all input.
     open_sources: Cell<usize>,
     begun: RefCell<BTreeMap<u64, Option<Begun>>>,
     /// Operators of this worker with too many records, and workers with such operators.
@@ -101,7 +104,7 @@ impl Shared {
         peers: usize,
         settings: JobSettings,
         run: Run,
-        restored: Option<JobCheckpoint>,
+        restored: Option<Rc<JobCheckpoint>>,
     ) -> Rc<Self> {
         let (sender, reports) = channel();
         Rc::new(Shared {
@@ -109,13 +112,13 @@ impl Shared {
             peers,
             settings,
             run,
-            restored: restored.map(Rc::new),
+            restored,
             sender,
             reports,
             outbox: OnceCell::new(),
             listeners: RefCell::default(),
             operators: RefCell::default(),
-            sources: Cell::new(0),
+            dataflows: RefCell::default(),
             open_sources: Cell::new(0),
             begun: RefCell::default(),
             congested_here: RefCell::default(),
@@ -150,10 +153,14 @@ impl Shared {
         }
     }
 
-    /// Takes part in checkpoints under this name.
-    pub(crate) fn add_operator(&self, name: &str) {
+    /// Takes part in checkpoints under this name, in the dataflow of this scope.
+    pub(crate) fn add_operator(&self, name: &str, role: Role, scope: Scope<'_, EpochTime>) {
+        self.dataflows.borrow_mut().extend(scope.addr().first());
+        if let Role::Source { .. } = role {
+            self.open_sources.set(self.open_sources.get() + 1);
+        }
         let mut operators = self.operators.borrow_mut();
-        if operators.iter().any(|other| other == name) {
+        if operators.iter().any(|other| other.name == name) {
             drop(operators);
             self.fail(
                 &Error::new(ErrorKind::InvalidUsage, format!("two operators are called {name:?}"))
@@ -166,21 +173,17 @@ impl Shared {
                 format!("{name:?} is no name of an operator: it must not be empty or contain '/'"),
             ));
         } else {
-            operators.push(name.into());
+            operators.push(Operator { name: name.into(), role });
         }
     }
 
-    pub(crate) fn operators(&self) -> Vec<String> {
+    pub(crate) fn operators(&self) -> Vec<Operator> {
         self.operators.borrow().clone()
     }
 
-    pub(crate) fn add_source(&self) {
-        self.sources.set(self.sources.get() + 1);
-        self.open_sources.set(self.open_sources.get() + 1);
-    }
-
-    pub(crate) fn has_sources(&self) -> bool {
-        self.sources.get() > 0
+    /// The dataflows that operators of the job are in.
+    pub(crate) fn dataflows(&self) -> Vec<usize> {
+        self.dataflows.borrow().iter().copied().collect()
     }
 
     /// A source has read all input.

@@ -1,20 +1,19 @@
 //! Runs the logic: each record at once when reads never pend, many in flight when they do.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use weir_state_api::{
-    Admission, Codec, Error, ErrorKind, InFlight, InFlightLimits, KeyRef, KeyedStore,
+    Admission, Codec, Error, ErrorKind, FiredTimer, InFlight, InFlightLimits, KeyRef, KeyedStore,
     MaxParallelism, Millis, NextTimer, Notification, Ordered, RecordOperator, RecordState, Result,
-    Scope, SnapshotRequest, SnapshotTask, StateAccess, TimerState,
+    Scope, SnapshotRequest, SnapshotTask, StateAccess,
 };
 
 use super::logic::{KeyedContext, KeyedLogic, KeyedTimer};
+use super::queues::Queues;
 
-type Timers<L> = TimerState<<L as KeyedLogic>::Timer>;
-
-/// The queue of timers of every operator.
-pub(super) const TIMERS: &str = "event timers";
+type Timers<L> = Arc<Queues<<L as KeyedLogic>::Timer>>;
 
 /// A logic over its store.
 pub(super) enum Executor<L: KeyedLogic> {
@@ -110,10 +109,34 @@ impl<L: KeyedLogic> Executor<L> {
                         Ok(())
                     })?;
                 }
-                let record = |key, fired: weir_state_api::FiredTimer<L::Timer>| {
-                    Event::Timer(KeyedTimer { key, time: fired.time, namespace: fired.namespace })
-                };
-                in_flight.poll_timers(timers, now, record, context)
+                let record = |key, fired| Event::Timer(timer(key, fired));
+                in_flight.poll_timers(&timers.event, now, record, context)
+            }
+        }
+    }
+
+    /// No timer of processing time is due before this; `None` when none is set.
+    pub(super) fn next_processing_timer(&self) -> Option<Millis> {
+        match self {
+            Executor::Direct(direct) => direct.timers.earliest(),
+            Executor::InFlight(overlapping) => overlapping.timers.earliest(),
+        }
+    }
+
+    /// Fires the timers of processing time that are due. To be called with the same time until it is
+    /// ready.
+    pub(super) fn poll_processing_timers(
+        &mut self,
+        now: Millis,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<()>> {
+        match self {
+            Executor::Direct(direct) => Poll::Ready(direct.fire_processing(now)),
+            Executor::InFlight(overlapping) => {
+                let Overlapping { in_flight, timers, .. } = &mut **overlapping;
+                let record = |key, fired| Event::ProcessingTimer(timer(key, fired));
+                let fired = in_flight.poll_timers(&timers.processing, now, record, context)?;
+                fired.map(|()| in_flight.with_store(|store| timers.look(store, now)))
             }
         }
     }
@@ -166,7 +189,9 @@ impl<L: KeyedLogic> Overlapping<L> {
         let group = KeyRef::new(&self.key, self.max_parallelism)?.group();
         match self.in_flight.submit_encoded(&self.key, group, Event::Record(record))? {
             Admission::Full(Event::Record(record)) => Ok(Some(record)),
-            Admission::Full(Event::Timer(_)) | Admission::Done | Admission::InFlight => Ok(None),
+            Admission::Full(Event::Timer(_) | Event::ProcessingTimer(_))
+            | Admission::Done
+            | Admission::InFlight => Ok(None),
         }
     }
 }
@@ -175,17 +200,30 @@ impl<L: KeyedLogic> Direct<L> {
     fn fire(&mut self, now: Millis) -> Result<()> {
         let Direct { store, logic, timers, outputs } = self;
         store.advance_watermark(now);
-        if matches!(store.next_timer(timers)?, NextTimer::Empty) {
+        if matches!(store.next_timer(&timers.event)?, NextTimer::Empty) {
             return Ok(());
         }
-        while let Some(fired) = store.poll_timer(timers, now).wait()? {
-            let key = store.key()?;
-            let timer = KeyedTimer { key, time: fired.time, namespace: fired.namespace };
+        while let Some(fired) = store.poll_timer(&timers.event, now).wait()? {
+            let timer = timer(store.key()?, fired);
             let mut context = AtOnce { store, timers, outputs };
             run_now(logic.on_timer(&timer, &mut context))?;
         }
         Ok(())
     }
+
+    fn fire_processing(&mut self, now: Millis) -> Result<()> {
+        let Direct { store, logic, timers, outputs } = self;
+        while let Some(fired) = store.poll_timer(&timers.processing, now).wait()? {
+            let timer = timer(store.key()?, fired);
+            let mut context = AtOnce { store, timers, outputs };
+            run_now(logic.on_processing_timer(&timer, &mut context))?;
+        }
+        timers.look(store, now)
+    }
+}
+
+fn timer<K, N>(key: K, fired: FiredTimer<N>) -> KeyedTimer<K, N> {
+    KeyedTimer { key, time: fired.time, namespace: fired.namespace }
 }
 
 /// Runs a future that has nothing to wait for.
@@ -224,11 +262,23 @@ impl<L: KeyedLogic> KeyedContext<L> for AtOnce<'_, L> {
     }
 
     fn register_timer(&mut self, time: Millis, namespace: &L::Timer) -> Result<()> {
-        self.timers.register(self.store, time, namespace)
+        self.timers.event.register(self.store, time, namespace)
     }
 
     fn delete_timer(&mut self, time: Millis, namespace: &L::Timer) -> Result<()> {
-        self.timers.delete(self.store, time, namespace)
+        self.timers.event.delete(self.store, time, namespace)
+    }
+
+    fn processing_time(&self) -> Millis {
+        self.timers.now()
+    }
+
+    fn register_processing_timer(&mut self, time: Millis, namespace: &L::Timer) -> Result<()> {
+        self.timers.register_processing(self.store, time, namespace)
+    }
+
+    fn delete_processing_timer(&mut self, time: Millis, namespace: &L::Timer) -> Result<()> {
+        self.timers.processing.delete(self.store, time, namespace)
     }
 }
 
@@ -236,6 +286,7 @@ impl<L: KeyedLogic> KeyedContext<L> for AtOnce<'_, L> {
 pub(super) enum Event<L: KeyedLogic> {
     Record(L::Record),
     Timer(KeyedTimer<L::Key, L::Timer>),
+    ProcessingTimer(KeyedTimer<L::Key, L::Timer>),
 }
 
 /// The logic as the component for records in flight runs it.
@@ -253,6 +304,9 @@ impl<L: KeyedLogic> RecordOperator for Parked<L> {
         match event {
             Event::Record(record) => self.logic.process(record, &mut context).await,
             Event::Timer(timer) => self.logic.on_timer(timer, &mut context).await,
+            Event::ProcessingTimer(timer) => {
+                self.logic.on_processing_timer(timer, &mut context).await
+            }
         }
     }
 }
@@ -277,10 +331,22 @@ impl<L: KeyedLogic> KeyedContext<L> for OfRecord<'_, '_, L> {
     }
 
     fn register_timer(&mut self, time: Millis, namespace: &L::Timer) -> Result<()> {
-        self.timers.register(self.state, time, namespace)
+        self.timers.event.register(self.state, time, namespace)
     }
 
     fn delete_timer(&mut self, time: Millis, namespace: &L::Timer) -> Result<()> {
-        self.timers.delete(self.state, time, namespace)
+        self.timers.event.delete(self.state, time, namespace)
+    }
+
+    fn processing_time(&self) -> Millis {
+        self.timers.now()
+    }
+
+    fn register_processing_timer(&mut self, time: Millis, namespace: &L::Timer) -> Result<()> {
+        self.timers.register_processing(self.state, time, namespace)
+    }
+
+    fn delete_processing_timer(&mut self, time: Millis, namespace: &L::Timer) -> Result<()> {
+        self.timers.processing.delete(self.state, time, namespace)
     }
 }

@@ -13,14 +13,17 @@ use weir_state_api::{
     Result, waker_fn,
 };
 
-use super::executor::{Executor, TIMERS};
+use super::executor::Executor;
 use super::logic::KeyedLogic;
 use super::operator::{KeyedTask, Watermark};
+use super::queues::Queues;
 use super::route::Route;
 use super::stash::Stash;
+use crate::alarm::Alarm;
 use crate::checkpoint::live_folder;
-use crate::control::{Shared, wake};
+use crate::control::{Role, Shared, wake};
 use crate::job::{Job, wait_on};
+use crate::panics::caught;
 use crate::time::{EpochTime, Progress};
 
 /// A keyed operator: its name, the backend of its state, limits.
@@ -89,7 +92,7 @@ impl<'scope, D: ExchangeData + Send + Sync> Stateful<'scope, D>
         B: FnOnce(&mut KeyedStore<L::Key>) -> Result<L>,
     {
         let shared = job.shared().clone();
-        shared.add_operator(&keyed.name);
+        shared.add_operator(&keyed.name, Role::Keyed, self.scope());
         let executor = open(&shared, &keyed, logic).unwrap_or_else(|error| {
             let what = format!("operator {:?}: {error}", keyed.name);
             shared.fail(&Error::new(error.kind(), what));
@@ -106,8 +109,9 @@ impl<'scope, D: ExchangeData + Send + Sync> Stateful<'scope, D>
         let mut output = OutputBuilder::<_, CapacityContainerBuilder<Vec<L::Out>>>::from(output);
         let info = builder.operator_info();
         let listener = shared.listen(scope.activator_for(info.address.clone()));
-        let alarm = scope.worker().sync_activator_for(info.address.to_vec());
-        let waker = waker_fn(move || wake(&alarm));
+        let alarm = Alarm::new(scope.activator_for(info.address.clone()));
+        let activator = scope.worker().sync_activator_for(info.address.to_vec());
+        let waker = waker_fn(move || wake(&activator));
 
         builder.build_reschedule(move |capabilities| {
             let held = capabilities.into_iter().next();
@@ -122,6 +126,8 @@ impl<'scope, D: ExchangeData + Send + Sync> Stateful<'scope, D>
                 waker,
                 held,
                 watermark: Watermark::new(),
+                processing: None,
+                alarm,
                 congested: false,
             });
             move |frontiers| {
@@ -159,8 +165,8 @@ fn open<L: KeyedLogic>(
     let backend = keyed.backend.clone();
     let opening = async move { KeyedStore::<L::Key>::open(&*backend, request).await };
     let mut store = wait_on(&*settings.environment.spawner, opening)?;
-    let logic = logic(&mut store)?;
-    let timers = store.timers::<L::Timer>(TIMERS)?;
+    let logic = caught(|| logic(&mut store))?;
+    let timers = Queues::open(&mut store, settings.environment.clock.clone())?;
     Ok(Some(Executor::new(store, logic, timers, keyed.limits, settings.max_parallelism)))
 }
 

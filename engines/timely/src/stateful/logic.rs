@@ -86,6 +86,20 @@ pub trait KeyedLogic: Sized + Send + Sync + 'static {
         let _ = (timer, context);
         async { Ok(()) }
     }
+
+    /// Handles a timer of processing time that has come due: the job's clock shows its time, or a
+    /// later one.
+    ///
+    /// # Errors
+    /// Any error ends the job on all workers.
+    fn on_processing_timer(
+        &self,
+        timer: &KeyedTimer<Self::Key, Self::Timer>,
+        context: &mut impl KeyedContext<Self>,
+    ) -> impl Future<Output = Result<()>> + Send {
+        let _ = (timer, context);
+        async { Ok(()) }
+    }
 }
 
 /// The state of a key, and the way out. All typed handles work on it.
@@ -93,7 +107,8 @@ pub trait KeyedContext<L: KeyedLogic>: StateAccess {
     /// Emits an output.
     fn emit(&mut self, output: L::Out);
 
-    /// Registers a timer of the current key for an event time. Registering it twice is one timer. One
+    /// Registers a timer of the current key for an event time:
+    /// [`on_timer`](KeyedLogic::on_timer) is called when the watermark has passed it. Registering it twice is one timer. One
     /// whose time has passed fires with the next watermark.
     ///
     /// # Errors
@@ -105,6 +120,29 @@ pub trait KeyedContext<L: KeyedLogic>: StateAccess {
     /// # Errors
     /// As for [`register_timer`](KeyedContext::register_timer).
     fn delete_timer(&mut self, time: Millis, namespace: &L::Timer) -> Result<()>;
+
+    /// The processing time, by the clock of the job's environment.
+    fn processing_time(&self) -> Millis;
+
+    /// Registers a timer of the current key for a processing time:
+    /// [`on_processing_timer`](KeyedLogic::on_processing_timer) is called, between two records, once
+    /// the clock shows it; 100 ms later at most when the clock has jumped, and later while the worker is
+    /// busy or records wait for reads. Timers come in the order of their times, also those that came due
+    /// while the job was down: right after the restore. One that is not due when all input has ended
+    /// fires in the next run, if there is one.
+    ///
+    /// Which records come before it and which behind it differs from run to run. What it does is in the
+    /// state and the output of the same checkpoint, as with any record.
+    ///
+    /// # Errors
+    /// As for [`register_timer`](KeyedContext::register_timer).
+    fn register_processing_timer(&mut self, time: Millis, namespace: &L::Timer) -> Result<()>;
+
+    /// Deletes a timer of processing time of the current key; an unknown one is no error.
+    ///
+    /// # Errors
+    /// As for [`register_timer`](KeyedContext::register_timer).
+    fn delete_processing_timer(&mut self, time: Millis, namespace: &L::Timer) -> Result<()>;
 }
 
 /// A timer that has come due.
@@ -112,7 +150,7 @@ pub trait KeyedContext<L: KeyedLogic>: StateAccess {
 pub struct KeyedTimer<K, N> {
     /// The key it was registered for.
     pub key: K,
-    /// The event time it was registered for.
+    /// The time it was registered for.
     pub time: Millis,
     /// The namespace it was registered for.
     pub namespace: N,

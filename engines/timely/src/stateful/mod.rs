@@ -5,6 +5,7 @@
 //! | `logic.rs` | what a user writes |
 //! | `keyed.rs` | how it is put into a dataflow |
 //! | `executor.rs` | runs the logic: at once, or with reads in flight |
+//! | `queues.rs` | timers: a queue for event time, one for processing time |
 //! | `stash.rs` | records that wait: by epoch, watermarks among them |
 //! | `operator.rs` | epochs, watermarks, snapshots: what the frontier drives |
 //! | `route.rs` | which worker a key belongs to |
@@ -13,6 +14,7 @@ mod executor;
 mod keyed;
 mod logic;
 mod operator;
+mod queues;
 mod route;
 mod stash;
 

@@ -16,13 +16,19 @@ use weir_state_api::{Error, ErrorKind, Millis, Notification, Result, SnapshotReq
 use super::executor::Executor;
 use super::logic::KeyedLogic;
 use super::stash::{Item, Stash};
+use crate::alarm::Alarm;
 use crate::checkpoint::{TaskPart, checkpoint_folder, shared_folder};
 use crate::control::{Begun, Listener, News, Reporter, Shared};
+use crate::panics::caught;
 use crate::time::{EpochTime, Progress};
 
 /// Reads in flight are let run dry for a watermark no more often than this: until then it is late,
 /// which a watermark may be.
 const MIN_BETWEEN_DRAINS: Duration = Duration::from_millis(50);
+
+/// When to look again at the clock, at the latest, while a timer of processing time is set: the clock
+/// may jump.
+const LONGEST_NAP: Millis = 100;
 
 pub(super) type Output<'a, D> =
     OutputBuilderSession<'a, EpochTime, CapacityContainerBuilder<Vec<D>>>;
@@ -40,6 +46,9 @@ pub(super) struct KeyedTask<L: KeyedLogic, F> {
     /// All outputs go out with this: at the open epoch, and the watermark that has been fired.
     pub(super) held: Option<Capability<EpochTime>>,
     pub(super) watermark: Watermark,
+    /// Timers of processing time up to this fire.
+    pub(super) processing: Option<Millis>,
+    pub(super) alarm: Alarm,
     pub(super) congested: bool,
 }
 
@@ -51,6 +60,7 @@ pub(super) struct Watermark {
     due: Option<Millis>,
     /// They do.
     firing: bool,
+    /// When reads in flight were last let run dry for timers.
     last: Instant,
 }
 
@@ -89,11 +99,16 @@ impl<L: KeyedLogic, F: Fn(&L::Record) -> &L::Key> KeyedTask<L, F> {
         }
         if !self.shared.is_failing() {
             self.stash.note(progress);
-            if let Err(error) = self.go_on(progress, output) {
-                let cause = self.executor.cause(error);
-                self.fail(&cause);
+            match caught(|| self.go_on(progress, output)) {
+                Ok(()) => {
+                    self.watch_queue();
+                    self.watch_clock();
+                }
+                Err(error) => {
+                    let cause = self.executor.cause(error);
+                    self.fail(&cause);
+                }
             }
-            self.watch_queue();
         }
         true
     }
@@ -126,6 +141,7 @@ impl<L: KeyedLogic, F: Fn(&L::Record) -> &L::Key> KeyedTask<L, F> {
             if self.watermark.firing {
                 let Step::Done = self.fire(output)? else { return Ok(()) };
             }
+            let Step::Done = self.fire_processing(output)? else { return Ok(()) };
             match self.stash.next() {
                 Some(Item::Records(records)) => {
                     let Step::Done = self.process(records, output)? else { return Ok(()) };
@@ -197,6 +213,46 @@ impl<L: KeyedLogic, F: Fn(&L::Record) -> &L::Key> KeyedTask<L, F> {
             held.downgrade(&EpochTime::new(self.stash.epoch(), due));
         }
         Ok(Step::Done)
+    }
+
+    /// Fires the timers of processing time that are due.
+    fn fire_processing(&mut self, output: &mut Output<'_, L::Out>) -> Result<Step> {
+        let now = match self.processing {
+            Some(now) => now,
+            None => match self.executor.next_processing_timer() {
+                Some(next) if self.held.is_some() && self.shared.is_started() => {
+                    let now = self.shared.settings.environment.clock.now();
+                    let rests = self.watermark.last.elapsed() < MIN_BETWEEN_DRAINS;
+                    if next > now || (rests && !self.is_idle(output)?) {
+                        return Ok(Step::Done);
+                    }
+                    now
+                }
+                _ => return Ok(Step::Done),
+            },
+        };
+        // Up to `now` only: a timer that sets the next one must not keep the operator from its input.
+        self.processing = Some(now);
+        let context = &mut Context::from_waker(&self.waker);
+        let fired = self.executor.poll_processing_timers(now, context)?;
+        self.hand_on(output)?;
+        if fired.is_pending() {
+            return Ok(Step::Wait);
+        }
+        self.processing = None;
+        self.watermark.last = Instant::now();
+        Ok(Step::Done)
+    }
+
+    /// Has the operator scheduled when the next timer of processing time is due.
+    fn watch_clock(&mut self) {
+        if let Some(next) = self.executor.next_processing_timer()
+            && self.held.is_some()
+        {
+            let now = self.shared.settings.environment.clock.now();
+            let patience = next.saturating_sub(now).clamp(1, LONGEST_NAP);
+            self.alarm.set(Duration::from_millis(patience.unsigned_abs()));
+        }
     }
 
     /// Nothing of the epoch waits: closes it, when it is over.

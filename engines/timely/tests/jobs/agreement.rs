@@ -1,9 +1,9 @@
 //! Workers and processes that do not belong together.
 
-use weir_engine_timely::{Job, JobSettings};
+use weir_engine_timely::{EpochTime, Job, JobSettings};
 use weir_state_api::{Environment, ErrorKind, MaxParallelism};
 
-use crate::counting::World;
+use crate::counting::{Numbers, SPLITS, World};
 
 /// All workers get the same error.
 fn refused(
@@ -85,6 +85,50 @@ fn a_job_that_one_worker_never_runs_fails_on_the_others() {
     });
     let results: Vec<_> = guards.unwrap().join().into_iter().map(Result::unwrap).collect();
     assert_eq!(results[0].as_ref().unwrap_err().kind(), ErrorKind::Closed);
+}
+
+#[test]
+fn workers_that_build_different_dataflows_are_refused() {
+    let world = World::new(10);
+    let shared = world.clone();
+    let guards = timely::execute(timely::Config::process(2), move |worker| {
+        let job = Job::join(worker, shared.settings.clone())?;
+        let splits = 2 + worker.index() as u32;
+        worker.dataflow::<EpochTime, _, _>(|scope| {
+            job.source(scope, "numbers", splits, |split, next| {
+                Ok(Numbers { split, next, world: shared.clone() })
+            });
+        });
+        job.run(worker)
+    });
+    for result in guards.unwrap().join() {
+        let error = result.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidUsage);
+        assert!(error.to_string().contains("different numbers of splits"), "{error}");
+    }
+}
+
+#[test]
+fn an_operator_that_has_become_another_kind_is_refused() {
+    let world = World::new(100);
+    world.run(1).remove(0).unwrap();
+    let shared = world.clone();
+    let guards = timely::execute(timely::Config::process(2), move |worker| {
+        let job = Job::join(worker, shared.settings.clone())?;
+        worker.dataflow::<EpochTime, _, _>(|scope| {
+            for name in ["numbers", "count", "output"] {
+                job.source(scope, name, SPLITS, |split, next| {
+                    Ok(Numbers { split, next, world: shared.clone() })
+                });
+            }
+        });
+        job.run(worker)
+    });
+    for result in guards.unwrap().join() {
+        let error = result.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Incompatible);
+        assert!(error.to_string().contains("it is a source now"), "{error}");
+    }
 }
 
 #[test]

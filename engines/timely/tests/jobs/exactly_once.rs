@@ -50,6 +50,22 @@ fn a_job_that_has_ended_starts_again_and_has_nothing_to_do() {
 }
 
 #[test]
+fn more_input_for_a_job_that_has_ended_is_refused() {
+    let mut world = World::new(1_000);
+    for report in world.run(2) {
+        report.unwrap();
+    }
+    let committed = world.output.committed();
+    world.numbers = 1_500;
+    for result in world.run(3) {
+        let error = result.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Incompatible, "{error}");
+        assert!(error.to_string().contains("source \"numbers\""), "{error}");
+    }
+    assert_eq!(world.output.committed(), committed);
+}
+
+#[test]
 fn old_checkpoints_and_what_runs_have_left_is_deleted() {
     let mut world = World::new(4_000);
     world.settings = world.settings.clone().with_retained(1);

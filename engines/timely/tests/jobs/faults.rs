@@ -51,6 +51,52 @@ fn a_store_that_stays_broken_fails_the_job_on_every_worker_and_commits_nothing()
 }
 
 #[test]
+fn a_store_that_fails_for_one_worker_while_the_others_acknowledge_completes_nothing() {
+    let mut world = World::new(2_000);
+    world.fail_after = Some(4);
+    world.run(2);
+    let latest =
+        block_on(CheckpointStore::new(world.settings.environment.store.clone()).complete())
+            .unwrap()
+            .pop();
+    let committed = world.output.committed();
+    world.fail_after = None;
+    world.settings = world.settings.clone().with_tolerable_failures(1);
+
+    let faults = Faults::new();
+    faults.fail_always(StoreOp::Close, When::Before);
+    let of_one = faults.clone();
+    let results = world.run_with(3, move |world, worker| {
+        let mut settings = world.settings.clone();
+        if worker == 2 {
+            let store = settings.environment.store.clone();
+            settings.environment.store = store.layer(of_one.layer());
+        }
+        settings
+    });
+    for result in results {
+        let error = result.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        let message = error.to_string();
+        assert!(message.contains("2 checkpoints failed in a row"), "{message}");
+        assert!(message.contains("worker 2"), "who failed is named: {message}");
+    }
+    assert!(faults.count(StoreOp::Close) > 0);
+    // What the restored checkpoint holds was committed; nothing of the two that failed.
+    let store = CheckpointStore::new(world.settings.environment.store.clone());
+    assert_eq!(block_on(store.complete()).unwrap().pop(), latest);
+    assert!(world.output.committed().len() >= committed.len());
+    for report in world.run(2) {
+        assert_eq!(
+            report.unwrap().restored,
+            latest,
+            "a checkpoint without a part is never restored"
+        );
+    }
+    assert_eq!(world.output.committed(), world.expected());
+}
+
+#[test]
 fn a_damaged_record_is_named() {
     let world = World::new(100);
     world.run(1).remove(0).unwrap();

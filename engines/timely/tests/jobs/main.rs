@@ -6,5 +6,7 @@ mod agreement;
 mod counting;
 mod exactly_once;
 mod faults;
+mod panics;
 mod parked;
+mod processing_time;
 mod timers;
