@@ -9,6 +9,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 const WORDS: u64 = 240_000;
@@ -17,7 +18,12 @@ const RATE: u64 = 10_000;
 
 /// The example's binary: the one that `WEIR_WORD_COUNT` names, or the one beside the test's own,
 /// brought up to date first.
-fn example() -> PathBuf {
+fn example() -> &'static Path {
+    static EXAMPLE: OnceLock<PathBuf> = OnceLock::new();
+    EXAMPLE.get_or_init(build_example)
+}
+
+fn build_example() -> PathBuf {
     if let Some(built) = std::env::var_os("WEIR_WORD_COUNT") {
         return built.into();
     }
@@ -27,6 +33,9 @@ fn example() -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
     // As a part of the workspace, so that dependencies have the features they were built with.
     cargo.args(["build", "--quiet", "--workspace", "--example", "word_count"]);
+    if cfg!(feature = "rocks") {
+        cargo.args(["--features", "weir-engine-timely/rocks"]);
+    }
     if profile.ends_with("release") {
         cargo.arg("--release");
     }
@@ -43,17 +52,19 @@ fn random(bound: u64) -> u64 {
 struct Cluster(Vec<Child>);
 
 impl Cluster {
-    fn start(example: &Path, folder: &Path, processes: usize, workers: usize) -> Self {
+    /// Starts the example on a shared folder.
+    fn start(backend: &str, folder: &Path, processes: usize, workers: usize) -> Self {
         let listeners: Vec<_> =
             (0..processes).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         let address = |listener: &TcpListener| listener.local_addr().unwrap().to_string();
         let addresses: Vec<_> = listeners.iter().map(address).collect();
         drop(listeners);
         let start = |process: usize| {
-            Command::new(example)
+            Command::new(example())
+                .args(["--backend", backend])
                 .args(["--process", &process.to_string(), "--addresses", &addresses.join(",")])
                 .args(["--workers", &workers.to_string(), "--interval-ms", "50"])
-                .args(["--words", &WORDS.to_string(), "--distinct", "1000"])
+                .args(["--words", &WORDS.to_string(), "--distinct", "20000"])
                 .args(["--rate", &RATE.to_string()])
                 .arg("--checkpoints")
                 .arg(folder.join("checkpoints"))
@@ -67,16 +78,31 @@ impl Cluster {
         Cluster((0..processes).map(start).collect())
     }
 
+    /// Stops all processes in the middle of what they do, or has them go on.
+    fn signal(&self, signal: &str) {
+        for child in &self.0 {
+            let id = child.id().to_string();
+            assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+        }
+    }
+
     /// Waits for all; the errors of those that failed.
-    fn wait(self) -> Vec<String> {
+    fn wait(mut self) -> Vec<String> {
         let mut errors = Vec::new();
-        for child in self.0 {
+        for child in std::mem::take(&mut self.0) {
             let output = child.wait_with_output().unwrap();
             if !output.status.success() {
                 errors.push(String::from_utf8_lossy(&output.stderr).into_owned());
             }
         }
         errors
+    }
+}
+
+impl Drop for Cluster {
+    /// A test that fails leaves no processes behind.
+    fn drop(&mut self) {
+        self.0.iter_mut().for_each(|child| drop(child.kill()));
     }
 }
 
@@ -97,16 +123,54 @@ fn published(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_killed_cluster_goes_on_with_other_numbers_of_workers_and_publishes_everything_once() {
-    let example = example();
+fn a_killed_cluster_on_heap_goes_on_and_publishes_everything_once() {
+    killed_and_restarted_at_other_numbers_of_workers("heap");
+}
+
+#[test]
+fn a_killed_cluster_on_forst_goes_on_and_publishes_everything_once() {
+    killed_and_restarted_at_other_numbers_of_workers("forst");
+}
+
+#[cfg(feature = "rocks")]
+#[test]
+fn a_killed_cluster_on_rocks_goes_on_and_publishes_everything_once() {
+    killed_and_restarted_at_other_numbers_of_workers("rocks");
+}
+
+/// Processes that were given up, and then go on: they find that others have taken over.
+#[test]
+fn a_zombie_cluster_is_fenced_and_publishes_nothing_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let zombie = Cluster::start("heap", folder.path(), 2, 2);
+    let started = Instant::now();
+    while published(folder.path()).is_empty() && started.elapsed() < Duration::from_secs(30) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    zombie.signal("-STOP");
+    let before = published(folder.path()).len();
+    assert!(0 < before && before < WORDS as usize, "{before} words were published");
+
+    let errors = Cluster::start("heap", folder.path(), 1, 3).wait();
+    assert!(errors.is_empty(), "{errors:?}");
+    let lines = published(folder.path());
+    assert_eq!(lines.len() as u64, WORDS);
+    zombie.signal("-CONT");
+    let errors = zombie.wait();
+    assert_eq!(errors.len(), 2, "{errors:?}");
+    assert!(errors.iter().all(|error| error.contains("has taken over")), "{errors:?}");
+    assert!(published(folder.path()) == lines, "a zombie has published");
+}
+
+fn killed_and_restarted_at_other_numbers_of_workers(backend: &str) {
     let folder = tempfile::tempdir().unwrap();
     let mut crashes_with_output = 0;
     // Processes and workers in each: 4, 2, 3 workers, killed; then 4 to the end.
     for (processes, workers) in [(2, 2), (2, 1), (3, 1)] {
         let before = published(folder.path()).len();
-        let mut cluster = Cluster::start(&example, folder.path(), processes, workers);
+        let mut cluster = Cluster::start(backend, folder.path(), processes, workers);
         let (victim, patience) = (random(processes as u64) as usize, 1_000 + random(500));
-        println!("{processes} processes: {victim} is killed after {patience} ms");
+        println!("{backend}, {processes} processes: {victim} is killed after {patience} ms");
         // Not before it has published something, so that there is something to go on from.
         let started = Instant::now();
         while started.elapsed() < Duration::from_millis(patience)
@@ -122,7 +186,7 @@ fn a_killed_cluster_goes_on_with_other_numbers_of_workers_and_publishes_everythi
     }
     assert!(crashes_with_output > 0);
     assert!(published(folder.path()).len() < WORDS as usize, "it was over before the last crash");
-    let errors = Cluster::start(&example, folder.path(), 2, 2).wait();
+    let errors = Cluster::start(backend, folder.path(), 2, 2).wait();
     assert!(errors.is_empty(), "{errors:?}");
 
     let lines = published(folder.path());
@@ -139,13 +203,13 @@ fn a_killed_cluster_goes_on_with_other_numbers_of_workers_and_publishes_everythi
     }
     let pending = fs::read_dir(folder.path().join("output/pending")).unwrap().count();
     assert_eq!(pending, 0);
-    undisturbed(&example, &lines);
+    undisturbed(&lines);
 }
 
 /// The same words without a crash.
-fn undisturbed(example: &Path, lines: &[String]) {
+fn undisturbed(lines: &[String]) {
     let folder = tempfile::tempdir().unwrap();
-    let errors = Cluster::start(example, folder.path(), 1, 2).wait();
+    let errors = Cluster::start("heap", folder.path(), 1, 2).wait();
     assert!(errors.is_empty(), "{errors:?}");
     assert!(published(folder.path()) == lines, "a run without a crash publishes other lines");
 }

@@ -82,9 +82,9 @@ fn run_process(options: &Options, process: usize) -> Result<()> {
     };
     let config = Config { communication, worker: WorkerConfig::default() };
     let job_options = options.clone();
+    let backend = options.backend.factory()?;
     let workers = timely::execute(config, move |worker| {
         let job = Job::join(worker, settings.clone())?;
-        let backend = job_options.backend.factory();
         let sink = FileSink::new(&job_options.output, worker.index())?;
         worker.dataflow::<EpochTime, _, _>(|scope| {
             let words = job.source(scope, "words", SPLITS, |split, offset| {
@@ -93,7 +93,7 @@ fn run_process(options: &Options, process: usize) -> Result<()> {
             words
                 .stateful(
                     &job,
-                    Keyed::new("count", backend),
+                    Keyed::new("count", backend.clone()),
                     |word| word,
                     |store| Ok(Count(store.value("count")?)),
                 )

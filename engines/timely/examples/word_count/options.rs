@@ -5,8 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
+use weir_backend_forst::ForstBackendFactory;
 use weir_backend_heap::HeapBackendFactory;
-use weir_state_api::BackendFactory;
+use weir_state_api::{BackendFactory, Result};
+#[cfg(not(feature = "rocks"))]
+use weir_state_api::{Error, ErrorKind};
 
 /// Counts words on several processes.
 #[derive(Debug, Clone, Parser)]
@@ -57,21 +60,32 @@ impl Options {
 pub(crate) enum Backend {
     /// In memory.
     Heap,
-    /// RocksDB on the local disk; needs the feature `rocks`.
-    #[cfg(feature = "rocks")]
+    /// In the folder of checkpoints, with memory as a cache.
+    Forst,
+    /// In RocksDB on the local disk; needs the feature `rocks`.
     Rocks,
 }
 
 impl Backend {
-    pub(crate) fn factory(self) -> Arc<dyn BackendFactory> {
+    /// Its factory: one for all workers of a process, which share its caches and budgets.
+    pub(crate) fn factory(self) -> Result<Arc<dyn BackendFactory>> {
         match self {
-            Backend::Heap => Arc::new(HeapBackendFactory::default()),
-            #[cfg(feature = "rocks")]
-            Backend::Rocks => {
-                let folder = std::env::temp_dir().join("weir-rocks");
-                let options = weir_backend_rocks::RocksOptions::new(folder);
-                Arc::new(weir_backend_rocks::RocksBackendFactory::new(options))
-            }
+            Backend::Heap => Ok(Arc::new(HeapBackendFactory::default())),
+            Backend::Forst => Ok(Arc::new(ForstBackendFactory::default())),
+            Backend::Rocks => rocks(),
         }
     }
+}
+
+#[cfg(feature = "rocks")]
+fn rocks() -> Result<Arc<dyn BackendFactory>> {
+    let folder = std::env::temp_dir().join("weir-rocks");
+    let options = weir_backend_rocks::RocksOptions::new(folder);
+    Ok(Arc::new(weir_backend_rocks::RocksBackendFactory::new(options)))
+}
+
+#[cfg(not(feature = "rocks"))]
+fn rocks() -> Result<Arc<dyn BackendFactory>> {
+    let error = Error::new(ErrorKind::Unsupported, "the backend rocks is not built in");
+    Err(error.advice("build with `--features rocks` (README: what it needs)"))
 }
