@@ -5,6 +5,8 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 use weir_state_api::{Clock, Millis, SystemClock};
 
+use crate::huge_pages;
+
 /// The machine, the versions and the command of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Machine {
@@ -15,6 +17,8 @@ pub(crate) struct Machine {
     pub(crate) rust: String,
     pub(crate) weir: String,
     pub(crate) optimized: bool,
+    #[serde(default)]
+    pub(crate) huge_pages: bool,
     pub(crate) load_at_start: String,
     pub(crate) started_unix_ms: Millis,
     pub(crate) command: String,
@@ -36,6 +40,7 @@ impl Machine {
             rust: output("rustc", &["--version"]),
             weir: format!("{} ({commit})", env!("CARGO_PKG_VERSION")),
             optimized: !cfg!(debug_assertions),
+            huge_pages: huge_pages::are_asked_for(),
             load_at_start: std::fs::read_to_string("/proc/loadavg")
                 .map_or_else(|_| unknown(), |load| load.trim().into()),
             started_unix_ms: SystemClock.now(),
@@ -46,8 +51,8 @@ impl Machine {
     /// Whether figures of the two may stand beside each other.
     pub(crate) fn is_like(&self, other: &Machine) -> bool {
         let same = |machine: &Machine| {
-            let Machine { cpu, cores, system, rust, optimized, .. } = machine.clone();
-            (cpu, cores, system, rust, optimized)
+            let Machine { cpu, cores, system, rust, optimized, huge_pages, .. } = machine.clone();
+            (cpu, cores, system, rust, optimized, huge_pages)
         };
         same(self) == same(other)
     }
@@ -55,13 +60,14 @@ impl Machine {
     /// One line for people.
     pub(crate) fn line(&self) -> String {
         format!(
-            "{} cores of {}, {} GiB, {}, {}, weir {}; load at the start: {}",
+            "{} cores of {}, {} GiB, {}, {}, weir {}, {} pages; load at the start: {}",
             self.cores,
             self.cpu,
             self.memory_gib,
             self.system,
             self.rust,
             self.weir,
+            if self.huge_pages { "huge" } else { "base" },
             self.load_at_start
         )
     }

@@ -16,6 +16,7 @@ mod checkpoint;
 mod clock;
 #[cfg(feature = "rocks")]
 mod compaction;
+mod huge_pages;
 mod in_flight;
 mod interrupt;
 mod machine;
@@ -66,6 +67,9 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<bool> {
     if let Some(name) = &options.memory_probe {
         return micro::memory::run_probe(name, options.memory_entries).map(|()| true);
+    }
+    if options.huge_pages {
+        huge_pages::ask_for()?;
     }
     interrupt::listen()?;
     let mut former = options.from.iter().map(|path| Results::read(path));
@@ -150,7 +154,8 @@ fn run_suite(
             } else {
                 snapshot::Sizes { values: 1_000_000, under_load: 5_000_000 }
             };
-            snapshot::run(recorder, backends, sizes)
+            let flink = flink_install(options, peers, recorder);
+            snapshot::run(recorder, backends, sizes, flink.as_ref())
         }
         Suite::Checkpoint => {
             checkpoint::run(recorder, backends, options.state_bytes(), options.slow_store)
@@ -163,20 +168,32 @@ fn run_suite(
     }
 }
 
+/// Flink, if it takes part and is there.
+fn flink_install(
+    options: &Options,
+    peers: &[Peer],
+    recorder: &mut Recorder,
+) -> Option<Rc<FlinkInstall>> {
+    if !peers.contains(&Peer::Flink) {
+        return None;
+    }
+    let folder = options.flink_folder.clone().unwrap_or_else(FlinkInstall::default_folder);
+    match FlinkInstall::prepare(&folder) {
+        Ok(install) => Some(Rc::new(install)),
+        Err(error) => {
+            recorder.fail("all of them", "flink", &error);
+            None
+        }
+    }
+}
+
 fn micro_settings(
     options: &Options,
     backends: &[Backend],
     peers: &[Peer],
     recorder: &mut Recorder,
 ) -> Settings {
-    let mut flink = None;
-    if peers.contains(&Peer::Flink) {
-        let folder = options.flink_folder.clone().unwrap_or_else(FlinkInstall::default_folder);
-        match FlinkInstall::prepare(&folder) {
-            Ok(install) => flink = Some(Rc::new(install)),
-            Err(error) => recorder.fail("all of them", "flink", &error),
-        }
-    }
+    let flink = flink_install(options, peers, recorder);
     let (keys, memory_entries, warm_up) = match options.size {
         Size::Quick => (5_000, 1_000_000, 1),
         Size::Default => (500_000, 5_000_000, 3),

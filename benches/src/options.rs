@@ -107,8 +107,8 @@ pub(crate) struct Options {
     /// Weir's backends that take part: heap, rocks, forst. In `micro` the others are compared with the first.
     #[arg(long, value_delimiter = ',', default_value = "heap")]
     pub(crate) backends: Vec<Asked<Backend>>,
-    /// What else takes part in `micro`: raw, rocksdb (with the feature `rocks`), flink. Flink needs a
-    /// JDK 17 and fetches 330 MB with pip once.
+    /// What else takes part in `micro`: raw, rocksdb (with the feature `rocks`), flink (its heap backend
+    /// also in `snapshot`). Flink needs a JDK 17 and fetches 330 MB with pip once.
     #[arg(long, value_delimiter = ',', default_value = "raw")]
     pub(crate) peers: Vec<Asked<Peer>>,
     /// Which of Flink's state backends take part, if Flink does.
@@ -133,6 +133,10 @@ pub(crate) struct Options {
     /// Only operations of `micro` whose name contains this.
     #[arg(long)]
     pub(crate) only: Option<String>,
+    /// Memory in huge pages, for Weir, the raw collections and Flink's heap alike (glibc's `malloc` and
+    /// the JVM ask the kernel for them).
+    #[arg(long)]
+    pub(crate) huge_pages: bool,
     /// Figures of former runs that join the report: files that --json has written.
     #[arg(long, value_delimiter = ',')]
     pub(crate) from: Vec<PathBuf>,

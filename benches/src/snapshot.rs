@@ -1,8 +1,10 @@
 //! What snapshots cost: how long they hold the writer, what they take from its throughput and its
 //! memory while they are written, how much they write, how long a restore takes.
 //!
-//! The store is a folder of the local file system.
+//! The store is a folder of the local file system. Flink's heap backend takes part beside Weir's, if it
+//! is asked for.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,10 +17,14 @@ use weir_state_api::{
 
 use crate::backends::{Backend, Purpose, folder_store, local_folder, runtime};
 use crate::measure::{Recorder, Samples, millis, timed};
+use crate::micro::contestant::Contestant;
+use crate::micro::family::DEFAULT_GROUPS;
+use crate::peers::flink::{FlinkBackend, FlinkInstall, FlinkPeer, FlinkProcess, Snapshots};
 use crate::resident::ResidentMemory;
 use crate::shuffle::shuffled;
 
 const SUITE: &str = "snapshot";
+const FLINK: &str = "flink heap";
 
 /// How large the states are.
 #[derive(Debug, Clone, Copy)]
@@ -29,13 +35,39 @@ pub(crate) struct Sizes {
     pub(crate) under_load: i64,
 }
 
-pub(crate) fn run(recorder: &mut Recorder, backends: &[Backend], sizes: Sizes) -> Result<()> {
+pub(crate) fn run(
+    recorder: &mut Recorder,
+    backends: &[Backend],
+    sizes: Sizes,
+    flink: Option<&Rc<FlinkInstall>>,
+) -> Result<()> {
     for &backend in backends {
         let bench = Bench::new(backend)?;
-        bench.whole_and_increment(recorder, sizes.values)?;
+        let flink = flink.filter(|_| backend == Backend::Heap);
+        let flink = flink.and_then(|flink| start_flink(recorder, sizes.values as usize, flink));
+        bench.whole_and_increment(recorder, sizes.values, flink)?;
         bench.under_load(recorder, sizes.under_load)?;
     }
     Ok(())
+}
+
+/// Flink's heap backend, filled.
+fn start_flink(
+    recorder: &mut Recorder,
+    keys: usize,
+    install: &Rc<FlinkInstall>,
+) -> Option<FlinkProcess> {
+    let (install, backend) = (Rc::clone(install), FlinkBackend::Heap);
+    let peer = FlinkPeer { install, backend, keys, key_groups: DEFAULT_GROUPS };
+    let flink = FlinkProcess::new(peer);
+    recorder.introduce(flink.name(), flink.options().ok()?);
+    match flink.for_snapshots() {
+        Ok(flink) => Some(flink),
+        Err(error) => {
+            recorder.fail(SUITE, FLINK, &error);
+            None
+        }
+    }
 }
 
 /// A folder to write to and threads to write with.
@@ -65,24 +97,29 @@ impl Bench {
     }
 
     /// All of a state of 100-byte values, then one percent of it, then back.
-    fn whole_and_increment(&self, recorder: &mut Recorder, entries: i64) -> Result<()> {
+    fn whole_and_increment(
+        &self,
+        recorder: &mut Recorder,
+        entries: i64,
+        mut flink: Option<FlinkProcess>,
+    ) -> Result<()> {
         let mut store = self.open(Vec::new())?;
         let value = store.value::<Vec<u8>>("value")?;
         let order = shuffled(entries, 42);
         fill(&mut store, &value, &order, 0)?;
         let workload = format!("{entries} x 100 B");
-        let mut samples = Samples::default();
+        let (mut samples, mut peer) = (Samples::default(), Samples::default());
         for round in 0..recorder.rounds() as u64 {
             // A savepoint builds on nothing, and nothing builds on it.
             let mut whole = SnapshotRequest::checkpoint(CheckpointId(3 * round + 1), "whole");
             whole.kind = weir_state_api::SnapshotKind::NativeSavepoint;
             let (task, pinned) = timed(|| store.snapshot(whole))?;
-            let (handle, written) = timed(|| self.tokio.block_on(task.run()))?;
+            let (handle, whole_in) = timed(|| self.tokio.block_on(task.run()))?;
             samples.add("synchronous part", "ms", millis(pinned));
-            samples.add("whole: written in", "ms", millis(written));
+            samples.add("whole: written in", "ms", millis(whole_in));
             samples.add("whole: size", "MB", handle.total_bytes() as f64 / 1e6);
-            let (mut restored, time) = timed(|| self.open(vec![handle]))?;
-            samples.add("whole: restored in", "ms", millis(time));
+            let (mut restored, restored_in) = timed(|| self.open(vec![handle]))?;
+            samples.add("whole: restored in", "ms", millis(restored_in));
             check(&mut restored, &order)?;
             drop(restored);
 
@@ -100,8 +137,23 @@ impl Bench {
             let uploaded = store.statistics().bytes_uploaded - before;
             samples.add("1 % changed: written in", "ms", millis(written));
             samples.add("1 % changed: size", "MB", uploaded as f64 / 1e6);
+            match flink.as_mut().map(FlinkProcess::snapshots) {
+                None => {}
+                Some(Ok(theirs)) => {
+                    let speed = |theirs: Duration, ours| theirs.div_duration_f64(ours);
+                    samples.add("whole: speed over flink", "x", speed(theirs.written, whole_in));
+                    samples.add("restore: same", "x", speed(theirs.restored, restored_in));
+                    samples.add("1 % changed: same", "x", speed(theirs.changed, written));
+                    add(&mut peer, theirs);
+                }
+                Some(Err(error)) => {
+                    recorder.fail(SUITE, FLINK, &error);
+                    flink = None;
+                }
+            }
         }
         samples.record(recorder, SUITE, &workload, &self.backend.to_string());
+        peer.record(recorder, SUITE, &workload, FLINK);
         Ok(())
     }
 
@@ -163,6 +215,15 @@ impl Bench {
         });
         (done, handle)
     }
+}
+
+fn add(samples: &mut Samples, round: Snapshots) {
+    samples.add("synchronous part", "ms", millis(round.pinned));
+    samples.add("whole: written in", "ms", millis(round.written));
+    samples.add("whole: size", "MB", round.whole_bytes as f64 / 1e6);
+    samples.add("whole: restored in", "ms", millis(round.restored));
+    samples.add("1 % changed: written in", "ms", millis(round.changed));
+    samples.add("1 % changed: size", "MB", round.changed_bytes as f64 / 1e6);
 }
 
 fn fill(

@@ -12,7 +12,7 @@
 
 pub(crate) mod contest;
 pub(crate) mod contestant;
-mod family;
+pub(crate) mod family;
 mod folding;
 mod inputs;
 mod list;

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 use weir_state_api::{Error, ErrorKind, Result};
 
 use crate::clock::Elapsed;
+use crate::huge_pages;
 use crate::micro::contestant::{Contestant, Round};
 use crate::micro::memory::Memory;
 
@@ -90,6 +91,12 @@ const JVM_OPTIONS: [&str; 6] = [
     "--add-opens=java.base/java.lang=ALL-UNNAMED",
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
 ];
+
+/// With huge pages if the run asks for them.
+fn jvm_options() -> Vec<&'static str> {
+    let huge_pages = huge_pages::are_asked_for().then_some(huge_pages::JVM_OPTION);
+    JVM_OPTIONS.into_iter().chain(huge_pages).collect()
+}
 
 /// What the harness can do.
 const OPERATIONS: [&str; 39] = [
@@ -189,6 +196,20 @@ pub(crate) struct FlinkProcess {
     running: Option<Running>,
 }
 
+/// What a round of checkpoints took and wrote.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Snapshots {
+    /// The synchronous part of the first one.
+    pub(crate) pinned: Duration,
+    /// All of the first one.
+    pub(crate) written: Duration,
+    pub(crate) restored: Duration,
+    /// The one after a change.
+    pub(crate) changed: Duration,
+    pub(crate) whole_bytes: u64,
+    pub(crate) changed_bytes: u64,
+}
+
 /// A JVM that waits for commands. Dropping it ends the JVM.
 struct Running {
     child: Child,
@@ -210,13 +231,29 @@ impl FlinkProcess {
         Ok(Memory { own_account: Some(own_account), resident })
     }
 
+    /// Fills a state with values of 100 bytes, and takes and restores a checkpoint of it to warm up.
+    pub(crate) fn for_snapshots(mut self) -> Result<Self> {
+        self.start("snapshots")?;
+        self.snapshots()?;
+        Ok(self)
+    }
+
+    /// Takes a checkpoint, restores it, and takes one after a change of one percent.
+    pub(crate) fn snapshots(&mut self) -> Result<Snapshots> {
+        let [pinned, written, restored, changed, whole_bytes, changed_bytes] =
+            self.ask("snapshot")?;
+        let [pinned, written, restored, changed] =
+            [pinned, written, restored, changed].map(Duration::from_nanos);
+        Ok(Snapshots { pinned, written, restored, changed, whole_bytes, changed_bytes })
+    }
+
     fn start(&mut self, operation: &str) -> Result<()> {
         let failed =
             |error| Error::new(ErrorKind::Unavailable, "the JVM cannot be started").source(error);
         let prefix = "weir-benches-flink-";
         let directory = tempfile::Builder::new().prefix(prefix).tempdir().map_err(failed)?;
         let mut child = Command::new("java")
-            .args(JVM_OPTIONS)
+            .args(jvm_options())
             .arg(format!("-Dpeer.dir={}", directory.path().display()))
             .arg(format!("-Dpeer.keys={}", self.peer.keys))
             .args(["-cp", &self.peer.install.class_path, "peer.flink.Rounds"])
@@ -280,7 +317,7 @@ impl Contestant for FlinkProcess {
 
     fn options(&self) -> Result<String> {
         let (version, settings) = (&self.peer.install.version, self.peer.backend.settings());
-        Ok(format!("{version}; {settings}; java {}", JVM_OPTIONS.join(" ")))
+        Ok(format!("{version}; {settings}; java {}", jvm_options().join(" ")))
     }
 
     fn knows(&self, operation: &str) -> bool {

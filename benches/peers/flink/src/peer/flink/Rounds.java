@@ -13,8 +13,8 @@ import org.apache.flink.runtime.state.CheckpointableKeyedStateBackend;
  * One operation on one backend, round by round as asked on standard input.
  *
  * <p>Arguments: backend, operation, key groups. Commands, one a line: {@code ready}; {@code round
- * N}; {@code digest}; {@code memory}. Answers, one a line: {@code ok} and numbers, or {@code error}
- * and text. It ends with its input.
+ * N}; {@code digest}; {@code memory}; {@code snapshot}. Answers, one a line: {@code ok} and
+ * numbers, or {@code error} and text. It ends with its input.
  */
 public final class Rounds {
     private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
@@ -51,7 +51,10 @@ public final class Rounds {
             String operation,
             PrintStream answers)
             throws Exception {
-        Workload workload = operation.equals("memory") ? null : open(flink, backend, operation);
+        boolean alone = operation.equals("memory") || operation.equals("snapshots");
+        Workload workload = alone ? null : open(flink, backend, operation);
+        Snapshots snapshots =
+                operation.equals("snapshots") ? new Snapshots(flink, backend) : null;
         flink.mails();
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
         for (String line; (line = commands.readLine()) != null; ) {
@@ -65,6 +68,9 @@ public final class Rounds {
                     break;
                 case "digest":
                     answers.println("ok " + Long.toUnsignedString(workload.digest.compute()));
+                    break;
+                case "snapshot":
+                    answers.println("ok " + snapshots.round());
                     break;
                 case "memory":
                     answers.println("ok " + Memory.measure(flink, backend));
