@@ -55,7 +55,7 @@ mod lsm;
 mod memtable;
 mod store;
 
-pub use backend::{ForstBackendFactory, ForstOptions};
+pub use backend::{ForstBackendFactory, ForstOptions, ForstSteps};
 pub use compaction::{CompactionService, CompactionWorker};
 pub use format::Compression;
 pub use store::{ForstResources, ForstResourcesBuilder, ForstUsage, RequestLimits};

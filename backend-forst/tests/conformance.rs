@@ -6,7 +6,7 @@ use weir_backend_forst::{ForstBackendFactory, ForstOptions};
 use weir_state_api::BackendFactory;
 use weir_tests::conformance::{Case, run_where};
 
-use worlds::{Live, Lossy, Slow, tiny};
+use worlds::{Live, Lossy, Short, Slow, tiny, tiny_on_disk};
 
 /// Cases that are about objects: a state as small as theirs would be a part of the handle.
 fn options() -> ForstOptions {
@@ -51,6 +51,26 @@ fn is_long(case: &Case) -> bool {
 #[test]
 fn it_holds_when_everything_goes_through_the_store() {
     holds(&Live::new(tiny()), |case| fits_a_live_directory(case) && !is_long(case));
+}
+
+/// Tables come to local disk and leave it again.
+#[test]
+fn it_holds_with_a_disk_cache() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let factory = Live::new(tiny_on_disk(folder.path()));
+    holds(&factory, |case| fits_a_live_directory(case) && !is_long(case));
+    let used = factory.options().resources.usage();
+    assert!(used.disk_cache_hits > 0 && used.disk_cache_evicted_bytes > 0, "{used:?}");
+}
+
+/// Every third read of the store is cut short, to nothing even.
+#[test]
+fn it_holds_when_reads_are_short() {
+    let wanted = |case: &Case| {
+        matches!(case.group, "value" | "list" | "map" | "timers" | "iteration" | "ttl_change")
+            || case.name == "rescaling_keeps_everything"
+    };
+    holds(&Short::new(Live::new(tiny())), wanted);
 }
 
 /// Background work and reads end late and in any order.

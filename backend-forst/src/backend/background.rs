@@ -15,7 +15,9 @@ use super::options::ForstOptions;
 use super::tree::Tree;
 use crate::format::TableOptions;
 use crate::lsm::TableId;
-use crate::store::{Destination, MemtableAccount, NewTable, ObjectNames, Tables};
+use crate::store::{
+    BackgroundCounters, Destination, MemtableAccount, NewTable, ObjectNames, Tables,
+};
 
 /// What background work tells the instance.
 #[derive(Debug)]
@@ -28,6 +30,10 @@ pub(crate) enum Mail {
     Moved(TableId, super::Table),
     /// A compaction has ended.
     Compacted(Ended),
+    /// The user asks for a flush.
+    Flush,
+    /// The user asks for a compaction.
+    Compact,
 }
 
 /// Turns frozen memtables into tables. Shared with whatever runs in the background.
@@ -102,8 +108,7 @@ pub(crate) struct Background {
     account: MemtableAccount,
     memtable_bytes: usize,
     max_frozen: usize,
-    /// Why the last flush failed; the next one is tried when there is more to flush.
-    failed: Option<Error>,
+    max_level0_tables: usize,
 }
 
 impl Background {
@@ -111,6 +116,9 @@ impl Background {
         let mailbox: Arc<Mailbox<Mail>> = Arc::default();
         let (tables, destination) = (Arc::clone(&flusher.tables), flusher.destination());
         let compactor = Compactor::new(options, destination, tables, Arc::clone(&mailbox));
+        if let Some(steps) = &options.steps {
+            steps.attach(&mailbox);
+        }
         Background {
             flusher: Arc::new(flusher),
             mailbox,
@@ -121,7 +129,7 @@ impl Background {
             account: options.resources.caches().memtables.account(),
             memtable_bytes: options.memtable_bytes.max(1),
             max_frozen: options.max_frozen.max(1),
-            failed: None,
+            max_level0_tables: options.max_level0_tables.max(8),
         }
     }
 
@@ -139,13 +147,16 @@ impl Background {
 
     #[cold]
     fn take_in(&mut self, mail: Vec<Mail>, tree: &mut Tree) {
+        let (mut flush, mut compactions) = (false, 0);
         for news in mail {
             match news {
-                Mail::Flushed => self.failed = None,
+                Mail::Flushed => self.counters().flushes.add(1),
                 Mail::FlushFailed(error) => {
+                    self.counters().failed_flushes.add(1);
                     tracing::warn!(%error, "a flush failed; it is tried again with the next one");
-                    self.failed = Some(error);
                 }
+                Mail::Flush => flush = true,
+                Mail::Compact => compactions += 1,
                 Mail::Moved(id, table) => tree.moved(id, &table),
                 Mail::Compacted(ended) => {
                     let gone = self.compactor.take_in(ended, tree);
@@ -154,9 +165,20 @@ impl Background {
             }
         }
         tree.install_flushed();
-        let gone = self.compactor.schedule(tree, self.clock.time());
+        let gone = self.compactor.schedule(tree, self.clock.time(), compactions);
         self.obsolete.add(gone);
         self.clean_up();
+        if flush {
+            self.freeze(tree);
+        }
+        if compactions > 0 {
+            // A spawner that runs everything at once is done already.
+            self.take_mail(tree);
+        }
+    }
+
+    fn counters(&self) -> &BackgroundCounters {
+        &self.flusher.tables.caches().background
     }
 
     /// Deletes objects that nobody needs and no handle has named.
@@ -185,7 +207,9 @@ impl Background {
             return Ok(());
         }
         self.freeze(tree);
-        self.wait_for_room(tree)
+        self.wait_for_room(tree)?;
+        self.wait_for_compactions(tree);
+        Ok(())
     }
 
     /// Ends the memtables that take writes and begins their flush.
@@ -227,7 +251,7 @@ impl Background {
     fn wait_for_room(&mut self, tree: &mut Tree) -> Result<()> {
         while tree.most_frozen() > self.max_frozen {
             let Some(oldest) = tree.next_to_flush() else { break };
-            self.account.budget().stalls.add(1);
+            self.counters().memtable_stalls.add(1);
             let flusher = Arc::clone(&self.flusher);
             let flush = Spawned::future(&**self.spawner(), async move {
                 flusher.flush(&oldest).await.map(drop)
@@ -237,5 +261,19 @@ impl Background {
             tree.install_flushed();
         }
         Ok(())
+    }
+
+    /// Waits while too many flushed tables lie above each other and compactions that change it are
+    /// running. One that fails ends the waiting: the state is right, only slower to read.
+    fn wait_for_compactions(&mut self, tree: &mut Tree) {
+        let failed = |this: &Self| this.counters().failed_compactions.get();
+        let before = failed(self);
+        while tree.most_level0_tables() > self.max_level0_tables && self.compactor.is_running() {
+            self.counters().level0_stalls.add(1);
+            if block_on(self.compactor.one_ended()).is_err() || failed(self) > before {
+                break;
+            }
+            self.take_mail(tree);
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::select_all;
 use weir_state_api::ttl::TtlTime;
 use weir_state_api::{Result, Spawned, block_on};
 
@@ -28,17 +29,27 @@ pub(crate) struct Ended {
     result: Result<Finished>,
 }
 
+/// A compaction that is being carried out.
+#[derive(Debug)]
+struct Running {
+    shard: usize,
+    plan: CompactionPlan,
+    /// Ready when the news of its end has been posted, or the spawner has dropped it.
+    ended: Spawned<()>,
+}
+
 /// Picks compactions, has them carried out and changes the tree by their results.
 #[derive(Debug)]
 pub(crate) struct Compactor {
     enabled: bool,
+    /// Whether each compaction must be asked for.
+    by_steps: bool,
     options: CompactionOptions,
     output: OutputOptions,
     service: Option<Arc<dyn CompactionService>>,
     tables: Arc<Tables>,
     mailbox: Arc<Mailbox<Mail>>,
-    /// What is being carried out, with its shard.
-    running: Vec<(usize, CompactionPlan)>,
+    running: Vec<Running>,
     stop: StopSignal,
 }
 
@@ -59,6 +70,7 @@ impl Compactor {
         let defaults = CompactionOptions::default();
         Compactor {
             enabled: options.compaction,
+            by_steps: options.steps.is_some(),
             options: CompactionOptions {
                 table_bytes: options.table_bytes,
                 small_bytes: defaults.small_bytes.min(options.memtable_bytes as u64 / 8),
@@ -77,13 +89,33 @@ impl Compactor {
         }
     }
 
-    /// Begins what is to be done, and does at once what takes no work. Which tables left the tree.
-    pub(crate) fn schedule(&mut self, tree: &mut Tree, time: TtlTime) -> Vec<TableView> {
+    /// Whether any compaction is being carried out.
+    pub(crate) fn is_running(&self) -> bool {
+        !self.running.is_empty()
+    }
+
+    /// Waits until one of the running compactions has ended and its news been posted.
+    ///
+    /// # Errors
+    /// [`Closed`](weir_state_api::ErrorKind::Closed) when the spawner has dropped it.
+    pub(crate) async fn one_ended(&mut self) -> Result<()> {
+        let running = self.running.iter_mut().map(|running| &mut running.ended);
+        select_all(running).await.0
+    }
+
+    /// Begins what is to be done, and does at once what takes no work; with steps, so many compactions as
+    /// are asked for. Which tables left the tree.
+    pub(crate) fn schedule(
+        &mut self,
+        tree: &mut Tree,
+        time: TtlTime,
+        mut asked: usize,
+    ) -> Vec<TableView> {
         let mut gone = Vec::new();
         for shard in 0..tree.shard_count() {
             while self.enabled && self.running.len() < AT_ONCE {
-                let of_shard = self.running.iter().filter(|(other, _)| *other == shard);
-                let busy: Vec<_> = of_shard.map(|(_, plan)| plan.clone()).collect();
+                let of_shard = self.running.iter().filter(|running| running.shard == shard);
+                let busy: Vec<_> = of_shard.map(|running| running.plan.clone()).collect();
                 let shard_now = &tree.version().shards()[shard];
                 let Some(pick) = pick(shard_now, &self.options, &busy, &time) else { break };
                 let plan = match pick {
@@ -91,22 +123,25 @@ impl Compactor {
                         gone.extend(tree.edit_removing(shard, ShardEdit::Dropped(ids)));
                         continue;
                     }
+                    Pick::Compact(_) if self.by_steps && asked == 0 => break,
                     Pick::Compact(plan) => plan,
                 };
+                asked = asked.saturating_sub(1);
                 if let Some(moved) = Finished::nothing_but_moves(&plan) {
                     let edit = ShardEdit::Compacted(outcome(shard_now, &plan, moved));
                     gone.extend(tree.edit_removing(shard, edit));
+                    self.tables.caches().background.compactions.add(1);
                     continue;
                 }
                 let Some(compaction) = Compaction::of_plan(shard_now, &plan, time) else { break };
-                self.running.push((shard, plan.clone()));
-                self.begin(shard, plan, compaction);
+                let ended = self.begin(shard, plan.clone(), compaction);
+                self.running.push(Running { shard, plan, ended });
             }
         }
         gone
     }
 
-    fn begin(&self, shard: usize, plan: CompactionPlan, compaction: Compaction) {
+    fn begin(&self, shard: usize, plan: CompactionPlan, compaction: Compaction) -> Spawned<()> {
         let work = Work {
             output: self.output.clone(),
             service: self.service.clone(),
@@ -114,25 +149,29 @@ impl Compactor {
             stop: self.stop.clone(),
         };
         let mailbox = Arc::clone(&self.mailbox);
-        self.tables.spawner().spawn(Box::pin(async move {
+        Spawned::future(&**self.tables.spawner(), async move {
             let result = work.carry_out(compaction).await;
             mailbox.post(Mail::Compacted(Ended { shard, plan, result }));
-        }));
+            Ok(())
+        })
     }
 
     /// Changes the tree by what a compaction has done. Which tables left it; when the result came too
     /// late, those are the new ones.
     pub(crate) fn take_in(&mut self, ended: Ended, tree: &mut Tree) -> Vec<TableView> {
         let Ended { shard, plan, result } = ended;
-        self.running.retain(|(other, running)| (*other, running) != (shard, &plan));
+        self.running.retain(|running| (running.shard, &running.plan) != (shard, &plan));
+        let counters = &self.tables.caches().background;
         let finished = match result {
             Ok(finished) if !finished.groups.is_empty() => finished,
             Ok(_) => return Vec::new(),
             Err(error) => {
+                counters.failed_compactions.add(1);
                 tracing::warn!(%error, "a compaction failed; it is picked again later");
                 return Vec::new();
             }
         };
+        counters.compactions.add(1);
         let new: Vec<TableView> = finished.tables.iter().map(view_of).collect();
         let edit = outcome(&tree.version().shards()[shard], &plan, finished);
         let before = tree.version().clone();

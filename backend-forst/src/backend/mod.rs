@@ -8,6 +8,7 @@
 //! | `tree.rs` | per shard: the memtable that takes writes, frozen ones, the tables |
 //! | `frozen.rs`, `flush.rs` | a memtable on its way into a table |
 //! | `background.rs`, `mailbox.rs` | when what is frozen, flushed and compacted; news of it |
+//! | `steps.rs` | flushes and compactions in the user's hand |
 //! | `compactor.rs` | when compactions run, and what comes of them |
 //! | `obsolete.rs` | tables that left the state: whose they are to delete |
 //! | `read.rs`, `lookup.rs`, `multi_get.rs` | point reads: at once, pending, batched |
@@ -34,6 +35,7 @@ mod scan;
 mod snapshot;
 mod sources;
 mod states;
+mod steps;
 mod timers;
 mod tree;
 mod view;
@@ -42,6 +44,7 @@ use std::sync::Arc;
 
 pub use factory::ForstBackendFactory;
 pub use options::ForstOptions;
+pub use steps::ForstSteps;
 
 /// A handle of a table.
 type Table = Arc<crate::store::Table>;

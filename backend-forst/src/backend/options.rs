@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::steps::ForstSteps;
 use crate::compaction::CompactionService;
 use crate::format::{Compression, TableOptions};
 use crate::store::ForstResources;
@@ -37,6 +38,10 @@ pub struct ForstOptions {
     /// Frozen memtables of one instance that may wait for their flush. Beyond, a write waits until one is
     /// done, and the wait is counted. Default: 4.
     pub max_frozen: usize,
+    /// Flushed tables of one instance that may lie above each other until a compaction merges them. Beyond,
+    /// a write that fills a memtable waits for a compaction, as long as one is running, and the wait is
+    /// counted: reads look into each of these tables. Default: 24, the least that counts is 8.
+    pub max_level0_tables: usize,
     /// What was written since the last checkpoint is stored in the checkpoint's manifest as long as it
     /// is no longer than this, in bytes, instead of as an object: again by each checkpoint, until there
     /// is enough for an object. Default: 8 KiB, which leaves the manifest in the handle.
@@ -58,6 +63,8 @@ pub struct ForstOptions {
     /// Who carries out compactions of tables in the store, for example other processes. Default: each
     /// instance itself, through the environment's spawner.
     pub compaction_service: Option<Arc<dyn CompactionService>>,
+    /// Who drives compactions, and asks for flushes besides. Default: nobody, they run by themselves.
+    pub steps: Option<ForstSteps>,
 }
 
 impl Default for ForstOptions {
@@ -69,12 +76,14 @@ impl Default for ForstOptions {
             table_bytes: 64 << 20,
             memtable_bytes: 64 << 20,
             max_frozen: 4,
+            max_level0_tables: 24,
             inline_tail_bytes: 8 << 10,
             inline_manifest_bytes: 16 << 10,
             timers_in_memory: 1 << 16,
             max_value_len: 1 << 30,
             compaction: true,
             compaction_service: None,
+            steps: None,
         }
     }
 }
@@ -84,6 +93,13 @@ impl ForstOptions {
     #[must_use]
     pub fn with_compaction_service(mut self, service: Arc<dyn CompactionService>) -> Self {
         self.compaction_service = Some(service);
+        self
+    }
+
+    /// Sets [`steps`](Self::steps) to a clone of these.
+    #[must_use]
+    pub fn with_steps(mut self, steps: &ForstSteps) -> Self {
+        self.steps = Some(steps.clone());
         self
     }
 
@@ -122,6 +138,8 @@ setters! {
     with_memtable_bytes: memtable_bytes, usize;
     /// Sets [`max_frozen`](Self::max_frozen).
     with_max_frozen: max_frozen, usize;
+    /// Sets [`max_level0_tables`](Self::max_level0_tables).
+    with_max_level0_tables: max_level0_tables, usize;
     /// Sets [`inline_tail_bytes`](Self::inline_tail_bytes).
     with_inline_tail_bytes: inline_tail_bytes, u64;
     /// Sets [`inline_manifest_bytes`](Self::inline_manifest_bytes).

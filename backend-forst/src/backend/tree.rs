@@ -369,6 +369,12 @@ impl Tree {
         self.memory.iter().map(|memory| memory.frozen.len()).max().unwrap_or(0)
     }
 
+    /// The most flushed tables that lie above each other in a shard.
+    pub(crate) fn most_level0_tables(&self) -> usize {
+        let shards = self.version.shards().iter();
+        shards.map(|shard| shard.runs().partition_point(|run| run.level() == 0)).max().unwrap_or(0)
+    }
+
     /// The frozen memtable that must become a table first, of the shard that has the most.
     pub(crate) fn next_to_flush(&self) -> Option<Arc<Frozen>> {
         let memory = self.memory.iter().max_by_key(|memory| memory.frozen.len())?;

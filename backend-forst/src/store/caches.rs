@@ -17,6 +17,7 @@ use super::memtable_budget::MemtableBudget;
 use super::open_table::OpenTable;
 use super::retry::RequestLimits;
 use super::single_flight::Flights;
+use super::traffic::BackgroundCounters;
 use crate::format::{Block, TableMeta};
 
 /// Settings of [`ForstResources`](super::ForstResources), which documents them.
@@ -49,6 +50,7 @@ pub(crate) struct Caches {
     pub(crate) blocks: BlockCache,
     pub(crate) disk: Option<Arc<DiskCache>>,
     pub(crate) memtables: Arc<MemtableBudget>,
+    pub(crate) background: BackgroundCounters,
     pub(crate) hydration: Hydration,
     /// Blocks being read from the store.
     pub(crate) block_reads: Flights<BlockKey, Block>,
@@ -77,6 +79,7 @@ impl Caches {
             blocks: BlockCache::new(limits.cache_bytes),
             disk: None,
             memtables: MemtableBudget::new(limits.memtable_bytes),
+            background: BackgroundCounters::default(),
             hydration: Hydration::new(limits.hydration_bytes_per_second),
             block_reads: Flights::default(),
             meta_reads: Flights::default(),

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::traffic::Counter;
-
 /// How much memory memtables take, and how much they should.
 ///
 /// Nobody waits here: an instance accounts for what it holds, asks whether that is too much, and if so
@@ -15,18 +13,11 @@ pub(crate) struct MemtableBudget {
     limit: u64,
     used: AtomicU64,
     accounts: AtomicU64,
-    /// How often somebody had to wait for a flush.
-    pub(crate) stalls: Counter,
 }
 
 impl MemtableBudget {
     pub(crate) fn new(limit: u64) -> Arc<Self> {
-        Arc::new(MemtableBudget {
-            limit,
-            used: AtomicU64::new(0),
-            accounts: AtomicU64::new(0),
-            stalls: Counter::default(),
-        })
+        Arc::new(MemtableBudget { limit, used: AtomicU64::new(0), accounts: AtomicU64::new(0) })
     }
 
     /// An account for one instance, still empty.
@@ -84,11 +75,6 @@ impl MemtableAccount {
     pub(crate) fn freeze(&mut self) -> MemtablePermit {
         let budget = Arc::clone(&self.0.budget);
         std::mem::replace(&mut self.0, budget.permit(0))
-    }
-
-    /// The budget it draws on.
-    pub(crate) fn budget(&self) -> &Arc<MemtableBudget> {
-        &self.0.budget
     }
 }
 

@@ -54,3 +54,4 @@ pub use resources::{ForstResources, ForstResourcesBuilder, ForstUsage};
 pub use retry::RequestLimits;
 pub(crate) use table::{Table, Tables};
 pub(crate) use table_sink::{Destination, NewTable, TableSink};
+pub(crate) use traffic::BackgroundCounters;

@@ -58,7 +58,12 @@ impl ForstResources {
             block_cache_misses: caches.blocks.misses.get(),
             pinned_bytes: caches.pinned_bytes(),
             memtable_bytes: caches.memtables.used_bytes(),
-            memtable_stalls: caches.memtables.stalls.get(),
+            memtable_stalls: caches.background.memtable_stalls.get(),
+            level0_stalls: caches.background.level0_stalls.get(),
+            flushes: caches.background.flushes.get(),
+            failed_flushes: caches.background.failed_flushes.get(),
+            compactions: caches.background.compactions.get(),
+            failed_compactions: caches.background.failed_compactions.get(),
             disk_cache_bytes: disk.map_or(0, DiskCache::used_bytes),
             disk_cache_hits: counted(|counters| &counters.hits),
             disk_cache_misses: counted(|counters| &counters.misses),
@@ -156,6 +161,17 @@ pub struct ForstUsage {
     pub memtable_bytes: u64,
     /// How often a write waited for a flush.
     pub memtable_stalls: u64,
+    /// How often a write waited for a compaction, because too many flushed tables lay above each other.
+    pub level0_stalls: u64,
+    /// Memtables that became tables in the background.
+    pub flushes: u64,
+    /// Flushes that failed, after all attempts at their requests. What they should have written stays in
+    /// memory and is tried again with the next flush; a write that must wait for it gets the error.
+    pub failed_flushes: u64,
+    /// Compactions that ended.
+    pub compactions: u64,
+    /// Compactions that failed. They are picked again.
+    pub failed_compactions: u64,
     /// Local disk that tables take.
     pub disk_cache_bytes: u64,
     /// Reads that local disk answered.

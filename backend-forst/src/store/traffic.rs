@@ -17,6 +17,19 @@ pub(crate) struct Traffic {
     pub(crate) retries: Counter,
 }
 
+/// What background work of all instances has come to.
+#[derive(Debug, Default)]
+pub(crate) struct BackgroundCounters {
+    pub(crate) flushes: Counter,
+    pub(crate) failed_flushes: Counter,
+    pub(crate) compactions: Counter,
+    pub(crate) failed_compactions: Counter,
+    /// How often a write waited for a flush.
+    pub(crate) memtable_stalls: Counter,
+    /// How often a write waited for a compaction.
+    pub(crate) level0_stalls: Counter,
+}
+
 /// A number that grows.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);

@@ -1,11 +1,14 @@
 //! Factories that open instances in harder surroundings.
 #![allow(dead_code, reason = "each test binary uses some of them")]
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use weir_backend_forst::{ForstBackendFactory, ForstOptions, ForstResources, RequestLimits};
+use weir_backend_forst::{
+    ForstBackendFactory, ForstOptions, ForstResources, ForstResourcesBuilder, RequestLimits,
+};
 use weir_state_api::{
     BackendFactory, BoxFuture, Capabilities, KeyedBackend, OpenRequest, Result, Spawner,
 };
@@ -13,11 +16,21 @@ use weir_tests::faults::{Faults, StoreOp, When};
 
 /// Limits so small that everything happens all the time.
 pub(crate) fn tiny() -> ForstOptions {
-    let resources = ForstResources::builder()
-        .cache_bytes(256 << 10)
-        .request_limits(RequestLimits { first_pause: Duration::ZERO, ..RequestLimits::default() })
-        .build()
-        .expect("no folder is needed");
+    tiny_with(tiny_resources())
+}
+
+/// The same with room for some tables on local disk.
+pub(crate) fn tiny_on_disk(folder: &Path) -> ForstOptions {
+    tiny_with(tiny_resources().disk_cache(folder, 128 << 10))
+}
+
+fn tiny_resources() -> ForstResourcesBuilder {
+    let limits = RequestLimits { first_pause: Duration::ZERO, ..RequestLimits::default() };
+    ForstResources::builder().cache_bytes(256 << 10).request_limits(limits)
+}
+
+fn tiny_with(resources: ForstResourcesBuilder) -> ForstOptions {
+    let resources = resources.build().expect("the folder is nobody else's");
     ForstOptions::default()
         .with_resources(resources)
         .with_memtable_bytes(64 << 10)
@@ -36,6 +49,10 @@ pub(crate) struct Live(ForstBackendFactory);
 impl Live {
     pub(crate) fn new(options: ForstOptions) -> Self {
         Live(ForstBackendFactory::new(options))
+    }
+
+    pub(crate) fn options(&self) -> &ForstOptions {
+        self.0.options()
     }
 }
 
@@ -132,6 +149,35 @@ impl<F: BackendFactory> BackendFactory for Lossy<F> {
             faults.fail(StoreOp::Close, round * 4 + 1, When::After);
             faults.fail(StoreOp::Stat, round * 3 + 2, When::Before);
             faults.fail(StoreOp::Delete, round * 2 + 1, When::Before);
+        }
+        request.environment.store = request.environment.store.layer(faults.layer());
+        self.0.open(request)
+    }
+}
+
+/// The store hands out less than it was asked for, again and again.
+#[derive(Debug)]
+pub(crate) struct Short<F>(F);
+
+impl<F> Short<F> {
+    pub(crate) fn new(inner: F) -> Self {
+        Short(inner)
+    }
+}
+
+impl<F: BackendFactory> BackendFactory for Short<F> {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn open(&self, mut request: OpenRequest) -> BoxFuture<'static, Result<Box<dyn KeyedBackend>>> {
+        let faults = Faults::new();
+        for round in 0..4_000 {
+            faults.shorten(round * 3 + 2, (round % 60) as usize);
         }
         request.environment.store = request.environment.store.layer(faults.layer());
         self.0.open(request)

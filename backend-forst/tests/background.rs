@@ -1,0 +1,121 @@
+//! Flushes and compactions: when writes wait for them, what becomes of those that fail, and steps in
+//! the user's hand.
+
+mod worlds;
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use weir_backend_forst::{CompactionService, ForstResources, ForstSteps};
+use weir_state_api::{BoxFuture, Error, ErrorKind, Result};
+use weir_tests::faults::{StoreOp, When};
+use weir_tests::harness::{Harness, Store};
+
+use worlds::{Live, tiny};
+
+const VALUE: [u8; 1_000] = [7; 1_000];
+
+fn write(store: &mut Store, keys: std::ops::Range<u32>) -> Result<()> {
+    let value = store.value::<Vec<u8>>("v")?;
+    for number in keys {
+        store.set_key(&number.to_string())?;
+        value.set(store, &VALUE.to_vec())?;
+    }
+    Ok(())
+}
+
+fn check(store: &mut Store, keys: std::ops::Range<u32>) -> Result<()> {
+    let value = store.value::<Vec<u8>>("v")?;
+    for number in keys {
+        store.set_key(&number.to_string())?;
+        assert_eq!(value.get(store).wait()?.as_deref(), Some(&VALUE[..]), "key {number}");
+    }
+    Ok(())
+}
+
+/// Compacts nothing until a write waits for it.
+#[derive(Debug)]
+struct Lazy(ForstResources);
+
+impl CompactionService for Lazy {
+    fn compact(&self, _: Vec<u8>) -> BoxFuture<'static, Result<Vec<u8>>> {
+        let resources = self.0.clone();
+        Box::pin(std::future::poll_fn(move |context| {
+            if resources.usage().level0_stalls == 0 {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            // The instance does it itself then.
+            Poll::Ready(Err(Error::new(ErrorKind::Unavailable, "somebody waits")))
+        }))
+    }
+}
+
+#[test]
+fn a_write_waits_when_flushed_tables_pile_up() -> Result<()> {
+    let resources = ForstResources::default();
+    let options = tiny()
+        .with_resources(resources.clone())
+        .with_max_level0_tables(8)
+        .with_compaction_service(Arc::new(Lazy(resources.clone())));
+    let factory = Live::new(options);
+    let h = Harness::new(&factory);
+    let mut store = h.open()?;
+    write(&mut store, 0..2_000)?;
+    assert!(resources.usage().level0_stalls > 0, "{:?}", resources.usage());
+    assert!(resources.usage().compactions > 0, "{:?}", resources.usage());
+    check(&mut store, 0..2_000)
+}
+
+/// What cannot be flushed stays, the writer learns of it when memory is full, and later all is well.
+#[test]
+fn failed_flushes_are_counted_and_tried_again() -> Result<()> {
+    let factory = Live::new(tiny().with_compaction(false));
+    let resources = factory.options().resources.clone();
+    let h = Harness::new(&factory);
+    let mut store = h.open()?;
+    h.faults().fail_always(StoreOp::Close, When::Before);
+    let mut written = 0;
+    let refused = loop {
+        assert!(written < 10_000, "no write was refused");
+        match write(&mut store, written..written + 1) {
+            Ok(()) => written += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+    assert!(resources.usage().memtable_stalls > 0);
+    check(&mut store, 0..written)?;
+    assert!(resources.usage().failed_flushes > 0, "{:?}", resources.usage());
+    h.faults().heal();
+    write(&mut store, written..written + 200)?;
+    check(&mut store, 0..written + 200)?;
+    assert!(resources.usage().flushes > 0);
+    Ok(())
+}
+
+/// With steps a tree is compacted when it is asked for, by one compaction each time.
+#[test]
+fn compactions_wait_for_their_step() -> Result<()> {
+    let steps = ForstSteps::default();
+    let factory = Live::new(tiny().with_steps(&steps));
+    let resources = factory.options().resources.clone();
+    let h = Harness::new(&factory);
+    let mut store = h.open()?;
+    write(&mut store, 0..2_000)?;
+    h.snapshot(&mut store)?;
+    check(&mut store, 0..2_000)?;
+    assert_eq!(resources.usage().compactions, 0);
+    for step in 1..=2 {
+        write(&mut store, 0..2_000)?;
+        steps.compact();
+        let ended = (0..1_000_000).any(|_| {
+            check(&mut store, 0..1).expect("reads work");
+            resources.usage().compactions >= step
+        });
+        assert!(ended, "{:?}", resources.usage());
+        check(&mut store, 0..2_000)?;
+        assert_eq!(resources.usage().compactions, step);
+    }
+    Ok(())
+}
