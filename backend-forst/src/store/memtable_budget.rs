@@ -56,6 +56,9 @@ impl MemtableAccount {
     #[inline]
     pub(crate) fn set(&mut self, bytes: u64) {
         let permit = &mut self.0;
+        if bytes == permit.bytes {
+            return; // Most writes overwrite: they leave alone what all threads share.
+        }
         let used = &permit.budget.used;
         match bytes.checked_sub(permit.bytes) {
             Some(more) => used.fetch_add(more, Ordering::Relaxed),
