@@ -8,6 +8,7 @@
 //! cargo run --release -p weir-benches -- checkpoint  # checkpoints of a large state
 //! cargo run --release -p weir-benches -- restore     # restore and rescale it
 //! cargo run --release -p weir-benches --features rocks -- compaction   # what trees write
+//! cargo run --release -p weir-benches --features slatedb -- slatedb    # against SlateDB
 //! cargo run --release -p weir-benches -- runtime     # source, key_by, count, sink
 //! ```
 
@@ -163,6 +164,8 @@ fn run_suite(
         Suite::Restore => restore::run(recorder, backends, options.state_bytes()),
         #[cfg(feature = "rocks")]
         Suite::Compaction => compaction::run(recorder, options.state_bytes() / 10),
+        #[cfg(feature = "slatedb")]
+        Suite::Slatedb => peers::slatedb::run(recorder, options.state_bytes() / 10),
         Suite::Runtime => runtime::run(recorder, if quick { 100_000 } else { 20_000_000 }),
         Suite::All | Suite::Report => Ok(()),
     }

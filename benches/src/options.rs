@@ -28,6 +28,9 @@ pub(crate) enum Suite {
     /// What compactions of RocksDB and in object storage write (W2).
     #[cfg(feature = "rocks")]
     Compaction,
+    /// State in object storage against SlateDB.
+    #[cfg(feature = "slatedb")]
+    Slatedb,
     /// Records through the runtime.
     Runtime,
     /// All of them.
@@ -101,7 +104,7 @@ pub(crate) fn known<T: ValueEnum>(
 #[command(version, max_term_width = 100)]
 pub(crate) struct Options {
     /// What to measure: micro, in-flight, snapshot, checkpoint, restore, compaction (with the feature
-    /// `rocks`), runtime, or all; `report` makes a report of former runs.
+    /// `rocks`), slatedb (with the feature `slatedb`), runtime, or all; `report` makes a report of former runs.
     #[arg(default_value = "all")]
     pub(crate) suites: Vec<Asked<Suite>>,
     /// Weir's backends that take part: heap, rocks, forst. In `micro` the others are compared with the first.
@@ -121,7 +124,7 @@ pub(crate) struct Options {
     #[arg(long, value_enum, default_value = "default")]
     pub(crate) size: Size,
     /// Megabytes of values in `checkpoint` and `restore`, in place of 10, 1,000 or 10,000 by size; a
-    /// tenth of them in `compaction`.
+    /// tenth of them in `compaction` and `slatedb`.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) state_mb: Option<u64>,
     /// In `checkpoint`, the store answers after 20 ms and takes 100 MB/s a stream.

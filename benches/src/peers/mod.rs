@@ -3,3 +3,5 @@
 pub(crate) mod flink;
 #[cfg(feature = "rocks")]
 pub(crate) mod rocksdb;
+#[cfg(feature = "slatedb")]
+pub(crate) mod slatedb;

@@ -74,6 +74,12 @@ pub(crate) const SUITES: &[Presentation] = &[
         headlines: &[lower("written")],
     },
     Presentation {
+        suite: "slatedb",
+        title: "State in object storage beside SlateDB",
+        about: "The same store, memory, keys and values. Nanoseconds by the wall clock for an entry.",
+        headlines: &[lower("wall")],
+    },
+    Presentation {
         suite: "runtime",
         title: "Records through the runtime",
         about: "Source, key by, count, sink. Millions of records a second.",
