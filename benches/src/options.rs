@@ -104,10 +104,12 @@ pub(crate) fn known<T: ValueEnum>(
 #[command(version, max_term_width = 100)]
 pub(crate) struct Options {
     /// What to measure: micro, in-flight, snapshot, checkpoint, restore, compaction (with the feature
-    /// `rocks`), slatedb (with the feature `slatedb`), runtime, or all; `report` makes a report of former runs.
+    /// `rocks`), slatedb (with the feature `slatedb`), runtime, or all; `report` makes a report of
+    /// former runs.
     #[arg(default_value = "all")]
     pub(crate) suites: Vec<Asked<Suite>>,
-    /// Weir's backends that take part: heap, rocks, forst. In `micro` the others are compared with the first.
+    /// Weir's backends that take part: heap, rocks, forst. In `micro` the others are compared with the
+    /// first.
     #[arg(long, value_delimiter = ',', default_value = "heap")]
     pub(crate) backends: Vec<Asked<Backend>>,
     /// What else takes part in `micro`: raw, rocksdb (with the feature `rocks`), flink (its heap backend
