@@ -176,19 +176,21 @@ impl Drop for Job {
 /// has to say so.
 fn step(worker: &mut Worker, shared: &Shared) {
     let Err(panic) = catch_unwind(AssertUnwindSafe(|| worker.step_or_park(None))) else { return };
-    // Without the job's dataflows it goes on: the connection to a process that has died is broken.
-    if shared.is_failing() {
+    shared.fail(&panic_error(&*panic));
+    if !drop_dataflows(worker, shared) {
+        // It is not an operator of the job: the connection to a process that has died is broken.
         resume_unwind(panic);
     }
-    shared.fail(&panic_error(&*panic));
-    drop_dataflows(worker, shared);
 }
 
-/// Nobody waits for what never comes: operators of others may hold times for ever.
-fn drop_dataflows(worker: &mut Worker, shared: &Shared) {
-    for dataflow in shared.dataflows() {
-        worker.drop_dataflow(dataflow);
+/// Nobody waits for what never comes: operators of others may hold times for ever. Answers whether any
+/// dataflow of the job was left.
+fn drop_dataflows(worker: &mut Worker, shared: &Shared) -> bool {
+    let left = shared.take_dataflows();
+    for dataflow in &left {
+        worker.drop_dataflow(*dataflow);
     }
+    !left.is_empty()
 }
 
 /// Waits for work that the spawner does: the store's client may only work there.

@@ -70,10 +70,11 @@ fn run_process(options: &Options, process: usize) -> Result<()> {
         .build()
         .map_err(|error| unavailable("no threads for the store's client", &error))?;
     let settings = settings(options, runtime.handle().clone())?;
+    let workers = usize::from(options.workers);
     let communication = match options.addresses.len() {
-        0 | 1 => CommunicationConfig::Process(options.workers),
+        0 | 1 => CommunicationConfig::Process(workers),
         _ => CommunicationConfig::Cluster {
-            threads: options.workers,
+            threads: workers,
             process,
             addresses: options.addresses.clone(),
             report: false,

@@ -24,8 +24,8 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) processes: u16,
     /// Workers in each process.
-    #[arg(long, default_value_t = 2)]
-    pub(crate) workers: usize,
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) workers: u16,
     /// Words to count.
     #[arg(long, default_value_t = 200_000)]
     pub(crate) words: u64,

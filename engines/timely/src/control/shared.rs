@@ -181,9 +181,9 @@ impl Shared {
         self.operators.borrow().clone()
     }
 
-    /// The dataflows that operators of the job are in.
-    pub(crate) fn dataflows(&self) -> Vec<usize> {
-        self.dataflows.borrow().iter().copied().collect()
+    /// The dataflows that operators of the job are in; once.
+    pub(crate) fn take_dataflows(&self) -> BTreeSet<usize> {
+        self.dataflows.take()
     }
 
     /// A source has read all input.
