@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use opendal::Operator;
 use weir_state_api::ttl::{TtlClock, TtlTime, Verdict, convert};
+use weir_state_api::wire::corrupt;
 use weir_state_api::{
     Address, Clock, Error, ErrorKind, KeyHashVersion, KeyRef, KeyedBackend, MapRange, Millis,
     ObjectRef, OpenRequest, Result, Spawned, Spawner, StateId, StateKind, StateTtl, TimerRef,
@@ -15,7 +16,7 @@ use weir_state_api::{
 use crate::base::RestoredLog;
 use crate::checkpoint::Lent;
 use crate::format::LogPosition;
-use crate::format::batch::{self, corrupt};
+use crate::format::batch;
 use crate::format::manifest::Segment;
 use crate::format::record::{Change, Record, Records};
 use crate::metrics::{Counters, count};
@@ -242,11 +243,13 @@ impl Target {
         let range = &log.range;
         let mut at = batch.segment.from.0;
         let mut applied = 0;
-        let mut records = Records::new(&batch.changes);
+        let mut records = Records::new(&batch.changes, object);
         let malformed = |at: u64, what: &str| {
             corrupt(object, format!("the change at position {at} of log {} {what}", range.log))
         };
-        while let Some(record) = records.next().map_err(|_| malformed(at, "does not decode"))? {
+        while let Some(record) =
+            records.next().map_err(|error| malformed(at, "does not decode").source(error))?
+        {
             let position = LogPosition(at);
             at += 1;
             if position < range.from {

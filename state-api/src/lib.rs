@@ -38,6 +38,7 @@
 //! | `state_table.rs`, `timer_head.rs` | for backends: their states by id; the first timers of a stored queue |
 //! | `value_limit.rs`, `append_guard.rs` | for backends: how long a value may become, without reading it |
 //! | `page.rs`, `frame.rs` | packed results; the envelope of metadata |
+//! | `wire.rs` | for backends: numbers and byte strings in stored bytes |
 //!
 //! # Features
 //!
@@ -65,6 +66,7 @@ mod timer_head;
 pub mod ttl;
 mod typed;
 mod value_limit;
+pub mod wire;
 
 pub use opendal;
 

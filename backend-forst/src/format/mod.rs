@@ -7,7 +7,6 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `wire.rs` | numbers and strings, read with every bound checked |
 //! | `entry.rs` | a key, what happened to it, a value |
 //! | `compression.rs` | how blocks are compressed |
 //! | `block/` | some KiB of entries: built, searched, walked |
@@ -40,7 +39,6 @@ mod properties;
 mod range_deletes;
 mod table_meta;
 mod table_writer;
-mod wire;
 
 #[cfg(test)]
 mod golden_tests;
@@ -48,6 +46,8 @@ mod golden_tests;
 mod manifest_tests;
 #[cfg(test)]
 mod table_tests;
+
+use weir_state_api::wire;
 
 pub(crate) use block::{Block, BlockCursor, BlockPlace};
 pub use compression::Compression;

@@ -1,9 +1,8 @@
 //! Incremental snapshots: which objects a snapshot consists of, and when a new whole one is due.
 #![deny(clippy::indexing_slicing)]
 
+use weir_state_api::wire::{Decoder, put_varint};
 use weir_state_api::{KeyGroupRange, ObjectRef, Result, SnapshotHandle};
-
-use super::bytes::{Decoder, put_varint};
 
 /// The most parts that a snapshot is made of: a restore reads all of them.
 const MAX_PARTS: usize = 48;
@@ -89,8 +88,8 @@ impl Chain {
         let (whole_bytes, increment_bytes) = (decoder.varint()?, decoder.varint()?);
         let mut parts = Vec::new();
         for _ in 0..decoder.varint()? {
-            let index = decoder.varint_u16()?;
-            let (first, len) = (decoder.varint_u16()?, decoder.varint_u16()?);
+            let index: u16 = decoder.number()?;
+            let (first, len): (u16, u16) = (decoder.number()?, decoder.number()?);
             let last = len.checked_sub(1).and_then(|more| first.checked_add(more));
             let (Some(object), Some(last)) = (handle.objects.get(usize::from(index)), last) else {
                 return Err(decoder.corrupt("the metadata of the snapshot names what is not there"));

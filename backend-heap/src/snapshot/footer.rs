@@ -1,10 +1,10 @@
 //! The ends of an object: the header, and the footer that says what lies where.
 #![deny(clippy::indexing_slicing)]
 
+use weir_state_api::wire::{Decoder, corrupt, put_varint};
 use weir_state_api::{Error, ErrorKind, KeyGroup, Result, StateShape};
 
 use super::FORMAT_VERSION;
-use super::bytes::{Decoder, corrupt, put_varint};
 
 /// The first bytes of an object.
 const HEADER_MAGIC: [u8; 8] = *b"WEIRHEAP";
@@ -178,7 +178,7 @@ impl Located {
         let mut footer = Footer::default();
         for _ in 0..decoder.varint()? {
             let len = decoder.varint()?;
-            let name = decoder.bytes(len)?.to_vec();
+            let name = decoder.take(len)?.to_vec();
             let name = String::from_utf8(name)
                 .map_err(|_| decoder.corrupt("the name of a state is not UTF-8"))?;
             let [code] = decoder.array()?;
@@ -209,8 +209,8 @@ impl Located {
 
 fn decode_section(decoder: &mut Decoder<'_>, offset: u64) -> Result<Section> {
     Ok(Section {
-        group: KeyGroup(decoder.varint_u16()?),
-        state: decoder.varint_u16()?,
+        group: KeyGroup(decoder.number()?),
+        state: decoder.number()?,
         extent: match decoder.array()? {
             [0] => SectionExtent::Whole,
             [1] => SectionExtent::Change,

@@ -1,11 +1,9 @@
 //! Snapshots: at most one new object each, its format, and how it is written and read.
 //!
-//! The format is described byte by byte in `docs/formats/heap-snapshot.md`. `bytes` knows numbers,
-//! `footer` the index at the end of an object, `section` the entries of one state in one key group,
-//! `chain` which objects make up an incremental snapshot; none of these does I/O. `writer` and
-//! `reader` do.
+//! The format is described byte by byte in `docs/formats/heap-snapshot.md`. `footer` knows the index at
+//! the end of an object, `section` the entries of one state in one key group, `chain` which objects
+//! make up an incremental snapshot; none of these does I/O. `writer` and `reader` do.
 
-mod bytes;
 mod chain;
 mod footer;
 mod reader;

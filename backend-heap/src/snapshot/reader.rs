@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use opendal::{Operator, Reader};
+use weir_state_api::wire::{Decoder, corrupt};
 use weir_state_api::{
     Error, ErrorKind, KeyGroup, KeyHashVersion, MAX_KEY_LEN, MaxParallelism, ObjectRef,
     OpenRequest, Result, SnapshotHandle, Spawned, key_hash,
 };
 
-use super::bytes::{Decoder, corrupt};
 use super::chain::{Chain, Part};
 use super::footer::{Footer, HEADER_LEN, Section, SectionExtent, TRAILER_LEN, check_header};
 use super::section::{decode_maps, decode_points, decode_removals, decode_timers};

@@ -1,9 +1,9 @@
 //! The entries of one state in one key group.
 #![deny(clippy::indexing_slicing)]
 
+use weir_state_api::wire::{Decoder, put_varint};
 use weir_state_api::{Millis, Result};
 
-use super::bytes::{Decoder, put_varint};
 use crate::removals::RemovedKey;
 use crate::stored_timer::StoredTimer;
 
@@ -71,7 +71,7 @@ pub(crate) fn decode_removals<'a>(
 ) -> Result<()> {
     for _ in 0..removals {
         let (key, namespace) = (decoder.varint()?, decoder.varint()?);
-        each(decoder.bytes(key)?, decoder.bytes(namespace)?)?;
+        each(decoder.take(key)?, decoder.take(namespace)?)?;
     }
     Ok(())
 }
@@ -85,7 +85,7 @@ pub(crate) fn decode_points<'a>(
     for _ in 0..records {
         let (key, namespace) = (decoder.varint()?, decoder.varint()?);
         let value = decoder.varint()?;
-        each((decoder.bytes(key)?, decoder.bytes(namespace)?, decoder.bytes(value)?))?;
+        each((decoder.take(key)?, decoder.take(namespace)?, decoder.take(value)?))?;
     }
     finish(&decoder)
 }
@@ -101,7 +101,7 @@ pub(crate) struct MapEntries<'d, 'a> {
 impl<'a> MapEntries<'_, 'a> {
     fn read(&mut self) -> Result<(&'a [u8], &'a [u8])> {
         let (map_key, value) = (self.decoder.varint()?, self.decoder.varint()?);
-        let (map_key, value) = (self.decoder.bytes(map_key)?, self.decoder.bytes(value)?);
+        let (map_key, value) = (self.decoder.take(map_key)?, self.decoder.take(value)?);
         if self.last.is_some_and(|last| last >= map_key) {
             return Err(self.decoder.corrupt("the entries of a map are out of order"));
         }
@@ -133,7 +133,7 @@ pub(crate) fn decode_maps<'a>(
     for _ in 0..records {
         let (key, namespace) = (decoder.varint()?, decoder.varint()?);
         let entries = decoder.varint()?;
-        let (key, namespace) = (decoder.bytes(key)?, decoder.bytes(namespace)?);
+        let (key, namespace) = (decoder.take(key)?, decoder.take(namespace)?);
         if entries == 0 {
             return Err(decoder.corrupt("a map has no entry"));
         }
@@ -152,7 +152,7 @@ pub(crate) fn decode_timers<'a>(
     for _ in 0..records {
         let time = Millis::from_le_bytes(decoder.array()?);
         let (key, namespace) = (decoder.varint()?, decoder.varint()?);
-        let timer = (time, decoder.bytes(key)?, decoder.bytes(namespace)?);
+        let timer = (time, decoder.take(key)?, decoder.take(namespace)?);
         if last.is_some_and(|last| last >= timer) {
             return Err(decoder.corrupt("the timers are out of order"));
         }

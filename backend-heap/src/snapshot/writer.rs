@@ -9,11 +9,11 @@ use std::task::Poll;
 use bytes::{Bytes, BytesMut};
 use opendal::Writer;
 use weir_state_api::ttl::Verdict;
+use weir_state_api::wire::corrupt;
 use weir_state_api::{
     Environment, Error, KeyGroup, ObjectRef, Result, SnapshotHandle, StateDescriptor,
 };
 
-use super::bytes::corrupt;
 use super::chain::Chain;
 use super::footer::{Footer, Section, SectionExtent, StoredState, header};
 use super::section::{

@@ -1,6 +1,7 @@
 //! A batch: consecutive changes of one log, compressed, with a checksum. Objects are batches one behind
 //! the other, of as many logs as there are.
 
+use weir_state_api::wire::corrupt;
 use weir_state_api::{Error, ErrorKind, Result};
 
 use super::position::{LogId, LogPosition};
@@ -135,11 +136,6 @@ pub(crate) fn decode(batch: &[u8], object: &str) -> Result<(BatchHeader, Vec<u8>
     let first = head.get(28..36).and_then(|first| first.try_into().ok()).map(u64::from_le_bytes);
     let (Some(log), Some(first)) = (log, first) else { return Err(corrupt("is truncated")) };
     Ok((BatchHeader { log, first: LogPosition(first), records: number(36) }, changes))
-}
-
-/// The error for damage of a stored object.
-pub(crate) fn corrupt(object: &str, what: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Corrupt, what).object(object).advice("restore another checkpoint")
 }
 
 #[cfg(test)]

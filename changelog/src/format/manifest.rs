@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use weir_state_api::frame::Frame;
+use weir_state_api::wire::corrupt;
 use weir_state_api::{KeyGroupRange, Result, SnapshotHandle, StateTtl};
 
-use super::batch::{HEADER_LEN, corrupt};
+use super::batch::HEADER_LEN;
 use super::position::{LogId, LogPosition};
 
 /// The version of handles that is written, and the only one that is read.

@@ -5,7 +5,8 @@
 
 use std::ops::Bound;
 
-use weir_state_api::{Address, KeyGroup, KeyRef, MapRange, Millis, StateId, TimerRef};
+use weir_state_api::wire::{Decoder, put_bytes, put_varint};
+use weir_state_api::{Address, KeyGroup, KeyRef, MapRange, Millis, Result, StateId, TimerRef};
 
 const PUT: u8 = 0;
 const DELETE: u8 = 1;
@@ -65,7 +66,7 @@ pub(crate) fn push_delete(at: &Address<'_>, out: &mut Vec<u8>) {
     let operation = if at.map_key.is_empty() { DELETE } else { DELETE_ENTRY };
     push_place(operation, at.state, at.key, at.namespace, out);
     if operation == DELETE_ENTRY {
-        push_bytes(at.map_key, out);
+        put_bytes(out, at.map_key);
     }
 }
 
@@ -76,7 +77,7 @@ pub(crate) fn push_delete_range(at: &Address<'_>, range: MapRange<'_>, out: &mut
     let (to, to_key) = bound(range.to);
     out.push(from | to << 4);
     for key in [from_key, to_key].into_iter().flatten() {
-        push_bytes(key, out);
+        put_bytes(out, key);
     }
 }
 
@@ -99,9 +100,9 @@ fn push_write(point: u8, entry: u8, at: &Address<'_>, value: &[u8], out: &mut Ve
     let operation = if at.map_key.is_empty() { point } else { entry };
     push_place(operation, at.state, at.key, at.namespace, out);
     if operation == entry {
-        push_bytes(at.map_key, out);
+        put_bytes(out, at.map_key);
     }
-    push_bytes(value, out);
+    put_bytes(out, value);
 }
 
 #[inline]
@@ -121,14 +122,14 @@ fn push_place(operation: u8, state: StateId, key: KeyRef<'_>, namespace: &[u8], 
             out.push(head | (state.0 as u8) << STATE_SHIFT);
         } else {
             out.push(head | STATE_FOLLOWS << STATE_SHIFT);
-            push_varint(u64::from(state.0), out);
+            put_varint(out, u64::from(state.0));
         }
-        push_varint(u64::from(group), out);
-        push_varint(bytes.len() as u64, out);
+        put_varint(out, u64::from(group));
+        put_varint(out, bytes.len() as u64);
     }
     out.extend_from_slice(bytes);
     if !namespace.is_empty() {
-        push_bytes(namespace, out);
+        put_bytes(out, namespace);
     }
 }
 
@@ -140,115 +141,70 @@ fn bound(bound: Bound<&[u8]>) -> (u8, Option<&[u8]>) {
     }
 }
 
-#[inline]
-fn push_bytes(bytes: &[u8], out: &mut Vec<u8>) {
-    push_varint(bytes.len() as u64, out);
-    out.extend_from_slice(bytes);
-}
-
-#[inline]
-fn push_varint(mut number: u64, out: &mut Vec<u8>) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
 /// Reads the changes of a batch one after the other.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Records<'a> {
-    rest: &'a [u8],
+    rest: Decoder<'a>,
 }
 
 impl<'a> Records<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Records { rest: bytes }
+    /// Those of a batch in `object`, which errors name.
+    pub(crate) fn new(bytes: &'a [u8], object: &'a str) -> Self {
+        Records { rest: Decoder::new(bytes, object) }
     }
 
-    /// The next change, or nothing at the end. `Err` when no change stands there.
+    /// The next change, or nothing at the end.
+    ///
+    /// # Errors
+    /// [`Corrupt`](weir_state_api::ErrorKind::Corrupt) when no change stands there.
     #[inline]
-    pub(crate) fn next(&mut self) -> Result<Option<Record<'a>>, Malformed> {
-        let Some((&head, rest)) = self.rest.split_first() else { return Ok(None) };
-        self.rest = rest;
-        self.record(head).map(Some).ok_or(Malformed)
+    pub(crate) fn next(&mut self) -> Result<Option<Record<'a>>> {
+        if self.rest.is_empty() { Ok(None) } else { self.record().map(Some) }
     }
 
-    fn record(&mut self, head: u8) -> Option<Record<'a>> {
+    fn record(&mut self) -> Result<Record<'a>> {
+        let [head] = self.rest.array()?;
         let state = match head >> STATE_SHIFT {
-            STATE_FOLLOWS => u16::try_from(self.varint()?).ok()?,
+            STATE_FOLLOWS => self.rest.number()?,
             small => u16::from(small),
         };
-        let group = u16::try_from(self.varint()?).ok()?;
-        let key = self.bytes()?;
-        let namespace = if head & HAS_NAMESPACE == 0 { &[] } else { self.bytes()? };
+        let group = self.rest.number()?;
+        let key = self.rest.bytes()?;
+        let namespace = if head & HAS_NAMESPACE == 0 { &[] } else { self.rest.bytes()? };
         let change = match head & OPERATION {
-            PUT => Change::Put { map_key: &[], value: self.bytes()? },
+            PUT => Change::Put { map_key: &[], value: self.rest.bytes()? },
             DELETE => Change::Delete { map_key: &[] },
-            APPEND => Change::Append { map_key: &[], value: self.bytes()? },
-            PUT_ENTRY => Change::Put { map_key: self.bytes()?, value: self.bytes()? },
-            DELETE_ENTRY => Change::Delete { map_key: self.bytes()? },
-            APPEND_ENTRY => Change::Append { map_key: self.bytes()?, value: self.bytes()? },
+            APPEND => Change::Append { map_key: &[], value: self.rest.bytes()? },
+            PUT_ENTRY => Change::Put { map_key: self.rest.bytes()?, value: self.rest.bytes()? },
+            DELETE_ENTRY => Change::Delete { map_key: self.rest.bytes()? },
+            APPEND_ENTRY => {
+                Change::Append { map_key: self.rest.bytes()?, value: self.rest.bytes()? }
+            }
             DELETE_RANGE => {
-                let kinds = self.take(1)?.first().copied()?;
+                let [kinds] = self.rest.array()?;
                 let (from, to) = (self.bound(kinds & 0x0f)?, self.bound(kinds >> 4)?);
                 Change::DeleteRange { from, to }
             }
             REGISTER_TIMER => Change::RegisterTimer { time: self.millis()? },
             DELETE_TIMER => Change::DeleteTimer { time: self.millis()? },
-            _ => return None,
+            other => return Err(self.rest.corrupt(format!("{other} is no operation"))),
         };
-        Some(Record { state: StateId(state), group: KeyGroup(group), key, namespace, change })
+        Ok(Record { state: StateId(state), group: KeyGroup(group), key, namespace, change })
     }
 
-    fn bound(&mut self, kind: u8) -> Option<Bound<&'a [u8]>> {
+    fn bound(&mut self, kind: u8) -> Result<Bound<&'a [u8]>> {
         match kind {
-            0 => Some(Bound::Unbounded),
-            1 => Some(Bound::Included(self.bytes()?)),
-            2 => Some(Bound::Excluded(self.bytes()?)),
-            _ => None,
+            0 => Ok(Bound::Unbounded),
+            1 => Ok(Bound::Included(self.rest.bytes()?)),
+            2 => Ok(Bound::Excluded(self.rest.bytes()?)),
+            other => Err(self.rest.corrupt(format!("{other} is no kind of bound"))),
         }
     }
 
-    fn millis(&mut self) -> Option<Millis> {
-        Some(Millis::from_le_bytes(self.take(8)?.try_into().ok()?))
-    }
-
-    #[inline]
-    fn bytes(&mut self) -> Option<&'a [u8]> {
-        let length = usize::try_from(self.varint()?).ok()?;
-        self.take(length)
-    }
-
-    #[inline]
-    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.rest.split_at_checked(length)?;
-        self.rest = rest;
-        Some(taken)
-    }
-
-    #[inline]
-    fn varint(&mut self) -> Option<u64> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let (&byte, rest) = self.rest.split_first()?;
-            self.rest = rest;
-            let bits = u64::from(byte & 0x7f);
-            if bits.leading_zeros() < shift {
-                return None;
-            }
-            number |= bits << shift;
-            if byte < 0x80 {
-                return Some(number);
-            }
-        }
-        None
+    fn millis(&mut self) -> Result<Millis> {
+        Ok(Millis::from_le_bytes(self.rest.array()?))
     }
 }
-
-/// Bytes that are no change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Malformed;
 
 #[cfg(test)]
 #[path = "record_tests.rs"]

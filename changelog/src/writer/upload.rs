@@ -4,11 +4,11 @@ use std::sync::mpsc::Sender;
 
 use bytes::Bytes;
 use opendal::Operator;
+use weir_state_api::wire::corrupt;
 use weir_state_api::{Environment, Error, ErrorKind, Result};
 
 use super::schedule::{AttemptId, UploadId};
 use super::{Message, StoreId};
-use crate::format::batch::corrupt;
 
 /// What an attempt reports.
 #[derive(Debug)]

@@ -1,11 +1,33 @@
-//! Numbers and strings in bytes, read with every bound checked.
+//! Numbers and byte strings in stored bytes, read with every bound checked: what the formats of backends
+//! are made of.
+//!
+//! Whoever reads names the object that the bytes are from; it is in each error.
+//!
+//! ```
+//! use weir_state_api::wire::{Decoder, put_bytes, put_varint};
+//!
+//! # fn main() -> weir_state_api::Result<()> {
+//! let mut stored = Vec::new();
+//! put_varint(&mut stored, 300);
+//! put_bytes(&mut stored, b"ann");
+//!
+//! let mut decoder = Decoder::new(&stored, "chk-7/part-0");
+//! assert_eq!(decoder.number::<u16>()?, 300);
+//! assert_eq!(decoder.bytes()?, b"ann");
+//! decoder.finish("name")?;
+//!
+//! let error = Decoder::new(b"cut", "chk-7/part-0").take(5).unwrap_err();
+//! assert_eq!(error.object_path(), Some("chk-7/part-0"));
+//! # Ok(())
+//! # }
+//! ```
 #![deny(clippy::indexing_slicing)]
 
-use weir_state_api::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// Appends a number in 1 to 10 bytes: 7 bits a byte, the lowest first, the top bit says "more".
 #[inline]
-pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -14,13 +36,14 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Appends a byte string: its length, then its bytes.
-pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// A signed number as one that is small when it is near zero.
-pub(crate) fn zigzag(value: i64) -> u64 {
+/// A signed number as one that is small when it is near zero, for [`put_varint`].
+#[must_use]
+pub fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
@@ -30,7 +53,7 @@ fn unzigzag(value: u64) -> i64 {
 
 /// The error for an object that is not what was written.
 #[cold]
-pub(crate) fn corrupt(origin: &str, what: impl Into<String>) -> Error {
+pub fn corrupt(origin: &str, what: impl Into<String>) -> Error {
     Error::new(ErrorKind::Corrupt, what)
         .object(origin)
         .advice("restore another checkpoint, and find out who changed this object")
@@ -38,7 +61,7 @@ pub(crate) fn corrupt(origin: &str, what: impl Into<String>) -> Error {
 
 /// The error for an object that a later version of this crate has written.
 #[cold]
-pub(crate) fn unknown_version(origin: &str, what: &str, version: u32, known: u32) -> Error {
+pub fn unknown_version(origin: &str, what: &str, version: u32, known: u32) -> Error {
     Error::new(
         ErrorKind::Incompatible,
         format!("the {what} has format version {version}, known is {known}"),
@@ -49,31 +72,43 @@ pub(crate) fn unknown_version(origin: &str, what: &str, version: u32, known: u32
 
 /// Reads from a byte string, front to back.
 #[derive(Debug)]
-pub(crate) struct Decoder<'a> {
+pub struct Decoder<'a> {
     rest: &'a [u8],
     origin: &'a str,
 }
 
 impl<'a> Decoder<'a> {
     /// A decoder of `bytes`, which are part of the object `origin`.
-    pub(crate) fn new(bytes: &'a [u8], origin: &'a str) -> Self {
+    #[must_use]
+    pub fn new(bytes: &'a [u8], origin: &'a str) -> Self {
         Decoder { rest: bytes, origin }
     }
 
     /// The error for what was read.
     #[cold]
-    pub(crate) fn corrupt(&self, what: impl Into<String>) -> Error {
+    pub fn corrupt(&self, what: impl Into<String>) -> Error {
         corrupt(self.origin, what)
     }
 
     /// How many bytes are left to read.
-    pub(crate) fn len(&self) -> usize {
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.rest.len()
     }
 
+    /// Whether all is read.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
     /// The next `len` bytes.
+    ///
+    /// # Errors
+    /// [`Corrupt`](ErrorKind::Corrupt), here and in all below, when there are fewer, or what stands there is
+    /// not what is asked for.
     #[inline]
-    pub(crate) fn take(&mut self, len: u64) -> Result<&'a [u8]> {
+    pub fn take(&mut self, len: u64) -> Result<&'a [u8]> {
         let split = usize::try_from(len).ok().and_then(|len| self.rest.split_at_checked(len));
         let Some((bytes, rest)) = split else {
             return Err(self
@@ -85,7 +120,7 @@ impl<'a> Decoder<'a> {
 
     /// The next `N` bytes.
     #[inline]
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let Some((bytes, rest)) = self.rest.split_first_chunk() else {
             return Err(self.corrupt("a number is cut off"));
         };
@@ -94,18 +129,18 @@ impl<'a> Decoder<'a> {
     }
 
     /// The next four bytes as a number, little endian.
-    pub(crate) fn u32(&mut self) -> Result<u32> {
+    pub fn u32(&mut self) -> Result<u32> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
     /// The next eight bytes as a number, little endian.
-    pub(crate) fn u64(&mut self) -> Result<u64> {
+    pub fn u64(&mut self) -> Result<u64> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
     /// The next number, see [`put_varint`].
     #[inline]
-    pub(crate) fn varint(&mut self) -> Result<u64> {
+    pub fn varint(&mut self) -> Result<u64> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
             let [byte] = self.array()?;
@@ -122,18 +157,18 @@ impl<'a> Decoder<'a> {
     }
 
     /// The next number, which must fit the type asked for.
-    pub(crate) fn number<T: TryFrom<u64>>(&mut self) -> Result<T> {
+    pub fn number<T: TryFrom<u64>>(&mut self) -> Result<T> {
         let value = self.varint()?;
         T::try_from(value).map_err(|_| self.corrupt(format!("{value} is out of range")))
     }
 
     /// The next number, written through [`zigzag`].
-    pub(crate) fn signed(&mut self) -> Result<i64> {
+    pub fn signed(&mut self) -> Result<i64> {
         self.varint().map(unzigzag)
     }
 
     /// The next byte, which must say yes or no.
-    pub(crate) fn flag(&mut self) -> Result<bool> {
+    pub fn flag(&mut self) -> Result<bool> {
         match self.array()? {
             [0] => Ok(false),
             [1] => Ok(true),
@@ -142,14 +177,14 @@ impl<'a> Decoder<'a> {
     }
 
     /// The next byte string, see [`put_bytes`].
-    pub(crate) fn bytes(&mut self) -> Result<&'a [u8]> {
+    pub fn bytes(&mut self) -> Result<&'a [u8]> {
         let len = self.varint()?;
         self.take(len)
     }
 
     /// The number of items that follow, each of `smallest` bytes or more: as many as there is room
     /// for, so that memory can be taken for them.
-    pub(crate) fn count(&mut self, smallest: usize) -> Result<usize> {
+    pub fn count(&mut self, smallest: usize) -> Result<usize> {
         let count: usize = self.number()?;
         match count.checked_mul(smallest) {
             Some(len) if len <= self.rest.len() => Ok(count),
@@ -161,7 +196,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Checks that everything has been read.
-    pub(crate) fn finish(self, what: &str) -> Result<()> {
+    pub fn finish(self, what: &str) -> Result<()> {
         match self.rest.len() {
             0 => Ok(()),
             more => Err(self.corrupt(format!("{more} bytes follow the {what}"))),
