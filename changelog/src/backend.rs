@@ -118,6 +118,21 @@ impl KeyedBackend for ChangelogBackend {
         Ok(())
     }
 
+    /// When one is refused, those before it are stored, and nobody says how many they are: they are put
+    /// again, one by one.
+    fn put_entries(&mut self, at: &Address<'_>, entries: &Page) -> Result<()> {
+        let each = |(map_key, value)| (Address { map_key, ..*at }, value);
+        if let Err(error) = self.inner.put_entries(at, entries) {
+            entries.iter().map(each).try_for_each(|(at, value)| self.put(&at, value))?;
+            return Err(error);
+        }
+        for (at, value) in entries.iter().map(each) {
+            self.log.record(|out| record::push_put(&at, value, out));
+        }
+        self.changed();
+        Ok(())
+    }
+
     fn delete(&mut self, at: &Address<'_>) -> Result<()> {
         self.inner.delete(at)?;
         self.log.record(|out| record::push_delete(at, out));
@@ -230,7 +245,7 @@ impl KeyedBackend for ChangelogBackend {
     }
 
     fn snapshot(&mut self, request: SnapshotRequest) -> Result<SnapshotTask> {
-        self.adopt();
+        self.adopt_and_sweep();
         if request.kind != SnapshotKind::Checkpoint {
             return self.savepoint(request);
         }
@@ -256,7 +271,7 @@ impl KeyedBackend for ChangelogBackend {
         if !self.may_log() {
             return self.inner.notify(notification);
         }
-        self.adopt();
+        self.adopt_and_sweep();
         if let Notification::Subsumed(id) = notification
             && self.last_checkpoint.is_some_and(|last| last <= id)
         {

@@ -6,10 +6,11 @@ use weir_state_api::{CheckpointId, ObjectRef, SnapshotHandle};
 
 use crate::format::LogPosition;
 use crate::format::manifest::LogRange;
+use crate::local_copies::CopyUse;
 
 /// Where the log goes on from. Everything it names is in the store, and stays as long as each handle
 /// of the instance names it.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Base {
     /// Snapshots of the wrapped backend, of disjoint key groups: one, or those of a restore.
     pub(crate) handles: Vec<SnapshotHandle>,
@@ -17,6 +18,9 @@ pub(crate) struct Base {
     pub(crate) restored: Vec<RestoredLog>,
     /// Where the instance's own log goes on.
     pub(crate) position: LogPosition,
+    /// Keeps the local copies of what was restored.
+    #[expect(dead_code, reason = "it is held, not read")]
+    pub(crate) copies: Vec<CopyUse>,
 }
 
 /// A log of a former instance, with the objects it names.

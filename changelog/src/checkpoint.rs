@@ -196,16 +196,19 @@ impl ChangelogBackend {
         }
     }
 
-    /// Takes in what has become of materializations: the log goes on from the newest one.
-    pub(crate) fn adopt(&mut self) {
+    /// Takes in what has become of materializations: the log goes on from the newest one. Returns whether
+    /// there was one.
+    pub(crate) fn adopt(&mut self) -> bool {
+        let mut adopted = false;
         for (outcome, usable) in self.materializer.ended() {
             let (begun, counters) = (outcome.materialized, Arc::clone(self.shared.counters()));
             match outcome.result {
                 Ok(handle) if usable && self.log.is_whole() => {
                     count(&counters.materializations_done, 1);
+                    adopted = true;
                     let (handles, restored) = (vec![handle], Vec::new());
-                    let position = begun.position;
-                    self.base = Some(Arc::new(Base { handles, restored, position }));
+                    let (position, copies) = (begun.position, Vec::new());
+                    self.base = Some(Arc::new(Base { handles, restored, position, copies }));
                     let base = InnerBase { id: begun.id, kept_by: None };
                     let before = self.inner_base.replace(base);
                     drop(self.log.truncate(position));
@@ -221,6 +224,16 @@ impl ChangelogBackend {
                     drop(self.inner.notify(Notification::Aborted(begun.id)));
                 }
             }
+        }
+        adopted
+    }
+
+    /// Adopts, and deletes the local copies that nobody needs any more.
+    pub(crate) fn adopt_and_sweep(&mut self) {
+        if self.adopt()
+            && let Some(copies) = self.shared.writer.copies()
+        {
+            copies.sweep(&*self.request.environment.spawner, self.shared.counters());
         }
     }
 

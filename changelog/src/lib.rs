@@ -23,6 +23,7 @@
 //! | `checkpoint.rs`, `base.rs` | what a checkpoint consists of, and what the log goes on from |
 //! | `materializer.rs` | when an instance materializes |
 //! | `writer/` | one thread per process: packs, compresses, uploads, tries again |
+//! | `local_copies.rs` | second copies of the log, for restores on the same machine |
 //! | `restore.rs`, `replay.rs` | opening an instance, at any parallelism |
 //! | `format/` | changes, batches, manifests: `docs/formats/changelog.md` |
 //!
@@ -33,6 +34,7 @@ mod base;
 mod checkpoint;
 mod factory;
 mod format;
+mod local_copies;
 mod log;
 mod materializer;
 mod metrics;

@@ -179,3 +179,26 @@ impl Materializer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_first_interval_is_a_random_part_of_one_and_later_ones_come_whole() {
+        let interval = Duration::from_secs(6_000);
+        let scheduled = |byte| {
+            let (every, log) = (Materialization::Every(interval), LogId([byte; 16]));
+            Materializer::new(every, 10, CheckpointId(0), log, Arc::default())
+        };
+        let begun = Instant::now();
+        let after = |part: f64| begun + interval.mul_f64(part);
+        let (mut early, late) = (scheduled(0x10), scheduled(0xf0));
+        assert!(early.is_due(after(0.1), 0) && !late.is_due(after(0.1), 0));
+        assert!(!late.is_due(after(0.9), 0) && late.is_due(after(1.0), 0));
+        early.skip(after(0.1), LogPosition(5));
+        assert!(!early.is_due(after(1.09), 0) && early.is_due(after(1.1), 0));
+    }
+}

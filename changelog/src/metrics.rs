@@ -30,6 +30,8 @@ pub struct ChangelogMetrics {
     pub deleted_objects: u64,
     /// Local copies that could not be written.
     pub failed_local_copies: u64,
+    /// Local copies deleted because nobody needed them any more, those of former processes among them.
+    pub swept_local_copies: u64,
     /// Bytes of changes, before compression, that are handed over and not yet in the store.
     pub in_flight_bytes: u64,
     /// How often a task waited because too much was in flight.
@@ -70,6 +72,7 @@ pub(crate) struct Counters {
     pub(crate) failed_uploads: AtomicU64,
     pub(crate) deleted_objects: AtomicU64,
     pub(crate) failed_local_copies: AtomicU64,
+    pub(crate) swept_local_copies: AtomicU64,
     pub(crate) stalls: AtomicU64,
     pub(crate) stalled_micros: AtomicU64,
     pub(crate) abandoned_logs: AtomicU64,
@@ -99,6 +102,7 @@ impl Counters {
             failed_uploads: read(&self.failed_uploads),
             deleted_objects: read(&self.deleted_objects),
             failed_local_copies: read(&self.failed_local_copies),
+            swept_local_copies: read(&self.swept_local_copies),
             in_flight_bytes,
             stalls: read(&self.stalls),
             stalled: Duration::from_micros(read(&self.stalled_micros)),

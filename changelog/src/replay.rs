@@ -19,8 +19,8 @@ use crate::format::LogPosition;
 use crate::format::batch;
 use crate::format::manifest::Segment;
 use crate::format::record::{Change, Record, Records};
+use crate::local_copies::LocalCopies;
 use crate::metrics::{Counters, count};
-use crate::writer::copy_name;
 
 /// How many objects are read and decompressed while changes are applied.
 const AHEAD: usize = 4;
@@ -30,7 +30,7 @@ pub(crate) struct Replay {
     pub(crate) store: Operator,
     pub(crate) spawner: Arc<dyn Spawner>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) copies: Option<Operator>,
+    pub(crate) copies: Option<LocalCopies>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) lent: Lent,
 }
@@ -115,7 +115,7 @@ fn start_reading(
 struct Source {
     object: ObjectRef,
     store: Operator,
-    copies: Option<Operator>,
+    copies: Option<LocalCopies>,
     counters: Arc<Counters>,
     lent: Lent,
 }
@@ -123,7 +123,9 @@ struct Source {
 impl Source {
     /// The bytes of these batches.
     async fn read(&self, segments: &[Segment]) -> Result<Vec<Bytes>> {
-        if let Some(whole) = self.read_copy().await {
+        if let Some(copies) = &self.copies
+            && let Some(whole) = copies.read(&self.object).await
+        {
             count(&self.counters.local_reads, segments.len() as u64);
             count(&self.counters.bytes_replayed, whole.len() as u64);
             return Ok(cut(&whole, 0, segments));
@@ -165,15 +167,6 @@ impl Source {
         self.lent.downloaded(length);
         count(&self.counters.bytes_replayed, length);
         Ok(bytes)
-    }
-
-    /// The local copy, if there is a whole one. A copy of half an object, or of another one, is none.
-    async fn read_copy(&self) -> Option<Bytes> {
-        let copies = self.copies.as_ref()?;
-        let bytes = copies.read(copy_name(&self.object.path)).await.ok()?.to_bytes();
-        let whole = bytes.len() as u64 == self.object.length
-            && crc32fast::hash(&bytes) == self.object.crc32;
-        whole.then_some(bytes)
     }
 }
 

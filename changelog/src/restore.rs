@@ -12,6 +12,7 @@ use crate::base::{Base, InnerBase, RestoredLog};
 use crate::checkpoint::Lent;
 use crate::factory::{BACKEND_NAME, Shared};
 use crate::format::manifest::{FORMAT_VERSION, LogRange, Manifest};
+use crate::local_copies::{CopyUse, LocalCopies};
 use crate::log::InstanceLog;
 use crate::materializer::Materializer;
 use crate::replay::{Replay, replay};
@@ -44,10 +45,11 @@ pub(crate) async fn open(
         store: request.environment.store.clone(),
         spawner: Arc::clone(&request.environment.spawner),
         clock: Arc::clone(&request.environment.clock),
-        copies: shared.options.local_copies.clone(),
+        copies: shared.writer.copies().cloned(),
         counters: Arc::clone(shared.counters()),
         lent: lent.clone(),
     };
+    let copies = outside.copies.iter().flat_map(|copies| plan.needed(copies)).collect();
     let restored = restore(&*inner, &plan, &request, &outside, watermark).await?;
     let handles = std::mem::take(&mut request.restore);
     let stream = if request.directory.is_empty() {
@@ -85,7 +87,7 @@ pub(crate) async fn open(
     } else if goes_on {
         backend.log.restart();
         let position = backend.log.position();
-        let base = Base { handles: plan.bases, restored: plan.logs, position };
+        let base = Base { handles: plan.bases, restored: plan.logs, position, copies };
         backend.base = Some(Arc::new(base));
         backend.inner_base = Some(InnerBase { id: plan.newest_inner, kept_by: None });
     } else if claimed {
@@ -196,7 +198,16 @@ impl Plan {
         }
         let seen = plan.bases.iter().map(|base| base.checkpoint).max();
         plan.newest_inner = seen.unwrap_or(CheckpointId(0));
+        // Several materializations make up one snapshot: the wrapped backend may build on all of them, or
+        // on none.
+        plan.bases.iter_mut().for_each(|base| base.checkpoint = plan.newest_inner);
         Ok(plan)
+    }
+
+    /// Keeps the copies of its logs.
+    fn needed<'p>(&'p self, copies: &'p LocalCopies) -> impl Iterator<Item = CopyUse> + 'p {
+        let objects = self.logs.iter().flat_map(|log| &log.objects);
+        objects.map(|object| copies.need(&object.path))
     }
 
     fn add(

@@ -337,6 +337,44 @@ fn local_copies_are_read_first_and_only_if_they_are_whole() {
     assert_eq!((one.counted(&keys[0]), read()), (1, 2));
 }
 
+/// Copies outlive their instances, for the next attempt in this process or another. After a
+/// materialization those go that nobody needs, and nothing else.
+#[test]
+fn local_copies_outlive_an_attempt_and_are_swept_after_a_materialization() {
+    let world = World::new();
+    let copies = memory();
+    for name in ["log-of-a-former-process", "something else"] {
+        block_on(copies.write(name, "x")).unwrap();
+    }
+    let options = support::options(u64::MAX).with_local_copies(copies.clone());
+    let factory = ChangelogBackendFactory::new(HeapBackendFactory::default(), options);
+    let mut first = world.open(&factory, vec![]);
+    first.count("k");
+    let handle = first.checkpoint(&world);
+    drop(first);
+    let mut job = world.open(&factory, vec![handle]);
+    assert_eq!((factory.control().metrics().local_reads, list(&copies).len()), (1, 3));
+
+    let mut swept = Vec::new();
+    for _ in 0..2 {
+        job.count("k");
+        let handle = job.checkpoint(&world);
+        factory.control().materialize();
+        // Begun by one piece of news, taken in with the next.
+        for _ in 0..2 {
+            job.store.notify(Notification::Complete(handle.checkpoint)).unwrap();
+        }
+        swept.push(factory.control().metrics().swept_local_copies);
+    }
+    // The newest is named for others, who may need it, until the next checkpoint.
+    assert_eq!(swept, [2, 3]);
+    let left = list(&copies);
+    assert_eq!(left.len(), 2, "{left:?}");
+    assert!(left.contains(&"something else".into()), "{left:?}");
+    let handle = job.checkpoint(&world);
+    assert_eq!(world.open(&factory, vec![handle]).counted("k"), 3);
+}
+
 /// What clean-up removes is not logged: a replay brings it back expired.
 #[test]
 fn what_has_expired_stays_expired_after_a_replay() {
@@ -361,7 +399,7 @@ fn what_has_expired_stays_expired_after_a_replay() {
     assert_eq!(restored.store.keys("short").unwrap().count(), 1);
 }
 
-/// An interval begins at a random part of it, and later ones come whole.
+/// A log of many batches makes handles long.
 #[test]
 fn many_batches_make_an_instance_materialize_early() {
     let world = World::new();

@@ -3,8 +3,10 @@
 
 mod support;
 
+use weir_backend_forst::ForstBackendFactory;
 use weir_backend_heap::{HeapBackendFactory, HeapOptions};
-use weir_tests::conformance::Case;
+use weir_tests::conformance::{Case, run_where};
+use weir_tests::matrix;
 
 /// The log alone: nothing is materialized but an empty instance.
 mod log_only {
@@ -17,23 +19,30 @@ fn stands_with_materializations(case: &Case) -> bool {
     case.name != "unchanged_state_is_shared_with_a_complete_checkpoint"
 }
 
+#[test]
+fn around_heap_at_random() {
+    let factory = support::Prompt::at_random(HeapBackendFactory::default());
+    run_where(&factory, stands_with_materializations).assert_passed();
+    matrix::check(&support::Prompt::at_random(HeapBackendFactory::default()));
+}
+
 /// A materialization after each few changes, so that checkpoints begin at all distances from one.
 #[test]
 fn materializing() {
     let factory = support::around_heap(37);
-    weir_tests::conformance::run_where(&factory, stands_with_materializations).assert_passed();
+    run_where(&factory, stands_with_materializations).assert_passed();
 }
 
 /// Few materializations, with long logs between them.
 #[test]
 fn materializing_rarely() {
     let factory = support::around_heap(1_009);
-    weir_tests::conformance::run_where(&factory, concerns_snapshots).assert_passed();
+    run_where(&factory, concerns_snapshots).assert_passed();
 }
 
 #[test]
 fn matrix_with_materializations() {
-    weir_tests::matrix::check(&support::around_heap(11));
+    matrix::check(&support::around_heap(11));
 }
 
 /// Around a backend that cannot build on its own snapshots.
@@ -41,10 +50,21 @@ fn matrix_with_materializations() {
 fn around_whole_snapshots() {
     let heap = HeapBackendFactory::new(HeapOptions::default().with_incremental_snapshots(false));
     let factory = support::Prompt::around(heap, 101);
-    weir_tests::conformance::run_where(&factory, concerns_snapshots).assert_passed();
+    run_where(&factory, concerns_snapshots).assert_passed();
 }
 
 fn concerns_snapshots(case: &Case) -> bool {
     let groups = ["isolation", "restore", "damage", "sharing", "ttl_change", "timers"];
     groups.contains(&case.group) && stands_with_materializations(case)
+}
+
+#[test]
+fn around_forst_at_random() {
+    let factory = support::Prompt::at_random(ForstBackendFactory::default());
+    run_where(&factory, stands_with_materializations).assert_passed();
+}
+
+#[test]
+fn around_forst_matrix_at_random() {
+    matrix::check(&support::Prompt::at_random(ForstBackendFactory::default()));
 }

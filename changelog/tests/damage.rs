@@ -63,6 +63,19 @@ fn an_object_that_the_store_has_forgotten_is_found_by_name() {
     assert_eq!((error.kind(), error.object_path()), (ErrorKind::NotFound, Some(paths[2].as_str())));
 }
 
+/// How far a replay has come can be read while it runs, and where it has stopped.
+#[test]
+fn the_progress_of_a_replay_is_counted() {
+    let world = World::new();
+    let (handle, paths) = logged(&world);
+    block_on(world.bare.delete(&paths[3])).unwrap();
+    let factory = world.factory(u64::MAX);
+    let request = world.open_request().restore_from(vec![handle]);
+    assert!(world.try_open(&factory, request).is_err());
+    let metrics = factory.control().metrics();
+    assert_eq!((metrics.changes_to_replay, metrics.changes_replayed), (4, 3), "{metrics:?}");
+}
+
 #[test]
 fn torn_objects_are_found_by_name() {
     let world = World::new();

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use weir_state_api::ttl::TtlClock;
-use weir_state_api::{BackendFactory, BoxFuture, Capabilities, KeyedBackend, OpenRequest, Result};
+use weir_state_api::{
+    BackendFactory, BoxFuture, Capabilities, KeyGroupRange, KeyedBackend, OpenRequest, Result,
+    SnapshotHandle,
+};
 
 use super::background::{Background, Flusher};
 use super::instance::{self, ForstBackend};
@@ -61,6 +64,13 @@ impl BackendFactory for ForstBackendFactory {
             let backend = open(request, options).await?;
             Ok(Box::new(backend) as Box<dyn KeyedBackend>)
         })
+    }
+
+    /// A handle says which key groups of its manifest count.
+    fn clip(&self, handle: &SnapshotHandle, key_groups: KeyGroupRange) -> Result<SnapshotHandle> {
+        let mut clipped = handle.clone();
+        clipped.key_groups = handle.key_groups.intersection(key_groups);
+        Ok(clipped)
     }
 }
 

@@ -42,9 +42,11 @@ pub(crate) async fn restore(request: &OpenRequest, tables: &Arc<Tables>) -> Resu
     let mut opened = Opened { tables, known: HashMap::new(), named: NamedTables::new() };
     let mut shards = Vec::new();
     for (handle, (manifest, origin)) in handles.iter().zip(&manifests) {
+        // A handle may have been clipped; its manifest says what the whole snapshot held.
+        let groups = handle.key_groups.intersection(request.key_groups);
         for shard in &manifest.shards {
             let shard = opened.shard(handle, manifest, shard, origin)?;
-            shards.extend(shard.clipped(request.key_groups));
+            shards.extend(shard.clipped(groups));
         }
     }
     let version = Version::new(unite(shards), request.key_groups)?;

@@ -26,10 +26,10 @@ pub(crate) use chunk::Chunk;
 pub(crate) use object::LogObject;
 use pressure::{Held, InFlight};
 use schedule::{PersistReply, StreamId};
-pub(crate) use thread::copy_name;
 use upload::Report;
 
 use crate::format::{LogId, LogPosition};
+use crate::local_copies::LocalCopies;
 use crate::metrics::{ChangelogMetrics, Counters, count};
 use crate::options::ChangelogOptions;
 
@@ -65,6 +65,7 @@ impl Drop for Alive {
 pub(crate) struct LogWriter {
     options: Arc<ChangelogOptions>,
     counters: Arc<Counters>,
+    copies: Option<LocalCopies>,
     in_flight: Arc<InFlight>,
     next_stream: AtomicU64,
     alive: Mutex<Option<Arc<Alive>>>,
@@ -73,9 +74,11 @@ pub(crate) struct LogWriter {
 impl LogWriter {
     pub(crate) fn new(options: Arc<ChangelogOptions>) -> Self {
         let in_flight = InFlight::new(options.max_in_flight_bytes);
+        let copies = options.local_copies.clone().map(LocalCopies::new);
         LogWriter {
             options,
             counters: Arc::default(),
+            copies,
             in_flight,
             next_stream: AtomicU64::new(0),
             alive: Mutex::new(None),
@@ -84,6 +87,10 @@ impl LogWriter {
 
     pub(crate) fn counters(&self) -> &Arc<Counters> {
         &self.counters
+    }
+
+    pub(crate) fn copies(&self) -> Option<&LocalCopies> {
+        self.copies.as_ref()
     }
 
     pub(crate) fn metrics(&self) -> ChangelogMetrics {
@@ -119,6 +126,7 @@ impl LogWriter {
         let writer = thread::WriterThread::new(
             Arc::clone(&self.options),
             Arc::clone(&self.counters),
+            self.copies.clone(),
             sender.clone(),
         );
         std::thread::Builder::new()

@@ -7,6 +7,7 @@ use std::sync::mpsc::Sender;
 use weir_state_api::ObjectRef;
 
 use super::{Message, StoreId};
+use crate::local_copies::CopyUse;
 
 /// An object with batches of any number of instances.
 ///
@@ -20,12 +21,18 @@ pub(crate) struct LogObject {
     users: AtomicUsize,
     named: AtomicBool,
     writer: Sender<Message>,
+    _copy: Option<CopyUse>,
 }
 
 impl LogObject {
-    pub(crate) fn new(reference: ObjectRef, store: StoreId, writer: Sender<Message>) -> Arc<Self> {
+    pub(crate) fn new(
+        reference: ObjectRef,
+        store: StoreId,
+        writer: Sender<Message>,
+        copy: Option<CopyUse>,
+    ) -> Arc<Self> {
         let (users, named) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Arc::new(LogObject { reference, store, users, named, writer })
+        Arc::new(LogObject { reference, store, users, named, writer, _copy: copy })
     }
 
     pub(crate) fn reference(&self) -> &ObjectRef {

@@ -14,6 +14,7 @@ use super::schedule::{Action, Item, Placed, Schedule, Settled, StreamId};
 use super::upload::{self, Report};
 use super::{Message, StoreId};
 use crate::format::batch::{BatchEncoder, BatchHeader};
+use crate::local_copies::{CopyUse, LocalCopies};
 use crate::metrics::{Counters, count};
 use crate::options::ChangelogOptions;
 
@@ -31,6 +32,7 @@ struct Store {
 pub(super) struct WriterThread {
     options: Arc<ChangelogOptions>,
     counters: Arc<Counters>,
+    copies: Option<LocalCopies>,
     encoder: BatchEncoder,
     /// Never removed, so that a number stays one store's; a process has few.
     stores: Vec<Store>,
@@ -44,12 +46,14 @@ impl WriterThread {
     pub(super) fn new(
         options: Arc<ChangelogOptions>,
         counters: Arc<Counters>,
+        copies: Option<LocalCopies>,
         own: Sender<Message>,
     ) -> Self {
         WriterThread {
             encoder: BatchEncoder::new(options.compression_level),
             options,
             counters,
+            copies,
             stores: Vec::new(),
             streams: HashMap::new(),
             own,
@@ -171,9 +175,9 @@ impl WriterThread {
         count(&self.counters.objects, 1);
         count(&self.counters.object_bytes, length);
         count(&self.counters.batches, items.len() as u64);
-        self.copy(&path, bytes);
+        let copy = self.copy(id, &path, bytes);
         let reference = ObjectRef::new(path, length, crc32fast::hash(bytes)).shared();
-        let object = LogObject::new(reference, id, self.own.clone());
+        let object = LogObject::new(reference, id, self.own.clone(), copy);
         // A batch that nobody needs any more ends with its item: the object must not end with it.
         let _while_published = ObjectUse::of(&object);
         for Placed { item, offset } in items {
@@ -186,41 +190,26 @@ impl WriterThread {
         }
     }
 
-    /// Writes the second copy. That it fails costs a slower restore, nothing else.
-    fn copy(&self, path: &str, bytes: &Bytes) {
-        let Some(copies) = self.options.local_copies.clone() else { return };
-        let Some(store) = self.stores.first() else { return };
-        let (name, bytes) = (copy_name(path).to_string(), bytes.clone());
-        let counters = Arc::clone(&self.counters);
-        store.environment.spawner.spawn(Box::pin(async move {
-            if copies.write(&name, bytes).await.is_err() {
-                count(&counters.failed_local_copies, 1);
-            }
-        }));
+    /// Writes the second copy.
+    fn copy(&self, id: StoreId, path: &str, bytes: &Bytes) -> Option<CopyUse> {
+        let (copies, store) = (self.copies.as_ref()?, self.stores.get(id)?);
+        let needed = copies.need(path);
+        copies.write(&*store.environment.spawner, path, bytes.clone(), &self.counters);
+        Some(needed)
     }
 
-    /// Nobody in this process needs an object any more.
+    /// Nobody in this process needs an object any more. One that a handle has named is the collector's,
+    /// and its copy serves the next attempt.
     fn dispose(&self, id: StoreId, path: String, named: bool) {
-        let Some(store) = self.stores.get(id) else { return };
-        let remote = (!named).then(|| store.environment.store.clone());
-        let copies = self.options.local_copies.clone();
-        if remote.is_none() && copies.is_none() {
-            return;
-        }
-        count(&self.counters.deleted_objects, u64::from(!named));
+        let Some(store) = self.stores.get(id).filter(|_| !named) else { return };
+        let (remote, copies) = (store.environment.store.clone(), self.copies.clone());
+        count(&self.counters.deleted_objects, 1);
         store.environment.spawner.spawn(Box::pin(async move {
-            // What cannot be deleted now, the collector finds when the attempt is over.
             if let Some(copies) = copies {
-                drop(copies.delete(copy_name(&path)).await);
+                copies.delete(&path).await;
             }
-            if let Some(remote) = remote {
-                drop(remote.delete(&path).await);
-            }
+            // What cannot be deleted now, the collector finds when the attempt is over.
+            drop(remote.delete(&path).await);
         }));
     }
-}
-
-/// The name of an object's local copy.
-pub(crate) fn copy_name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
 }

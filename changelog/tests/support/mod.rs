@@ -1,6 +1,7 @@
 //! Factories for tests: materializations that end before the next call.
 #![allow(dead_code, reason = "each test uses some of it")]
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -23,37 +24,59 @@ pub(crate) fn around_heap(changes_per_materialization: u64) -> Prompt {
     Prompt::around(HeapBackendFactory::default(), changes_per_materialization)
 }
 
-static NEXT_INSTANCE: AtomicU64 = AtomicU64::new(0);
-
 /// A changelog whose background work is done where it is begun: which materialization a checkpoint builds
 /// on depends on the program alone.
 #[derive(Debug)]
-pub(crate) struct Prompt(pub(crate) ChangelogBackendFactory);
+pub(crate) struct Prompt {
+    /// An instance is of one of them.
+    factories: Vec<ChangelogBackendFactory>,
+    opened: AtomicU64,
+}
 
 impl Prompt {
+    /// Each instance materializes after so many changes.
     pub(crate) fn around(inner: impl BackendFactory + 'static, changes: u64) -> Self {
-        Prompt(ChangelogBackendFactory::new(inner, options(changes)))
+        let inner: Arc<dyn BackendFactory> = Arc::new(inner);
+        Self::of(&inner, &[changes])
+    }
+
+    /// Each instance materializes after a number of changes of its own: often, now and then, or hardly
+    /// ever, so that checkpoints begin at all distances from a materialization.
+    pub(crate) fn at_random(inner: impl BackendFactory + 'static) -> Self {
+        let inner: Arc<dyn BackendFactory> = Arc::new(inner);
+        Self::of(&inner, &[3, 17, 61, 251, 1_009])
+    }
+
+    fn of(inner: &Arc<dyn BackendFactory>, changes: &[u64]) -> Self {
+        let around =
+            |&changes: &u64| ChangelogBackendFactory::around(Arc::clone(inner), options(changes));
+        Prompt { factories: changes.iter().map(around).collect(), opened: AtomicU64::new(0) }
     }
 }
 
 impl BackendFactory for Prompt {
     fn name(&self) -> &str {
-        self.0.name()
+        self.factories[0].name()
     }
 
     fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
+        self.factories[0].capabilities()
     }
 
     fn open(&self, mut request: OpenRequest) -> BoxFuture<'static, Result<Box<dyn KeyedBackend>>> {
+        let number = self.opened.fetch_add(1, Ordering::Relaxed);
         // The suite's requests have no folder for objects between snapshots.
         if request.directory.is_empty() {
-            let number = NEXT_INSTANCE.fetch_add(1, Ordering::Relaxed);
             request.directory = format!("{}{number}/", weir_tests::harness::LIVE);
         }
-        request.environment.spawner =
-            std::sync::Arc::new(PromptSpawner(tokio::runtime::Handle::current()));
-        self.0.open(request)
+        request.environment.spawner = Arc::new(PromptSpawner(tokio::runtime::Handle::current()));
+        // The multiplier spreads consecutive numbers.
+        let random = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
+        self.factories[random as usize % self.factories.len()].open(request)
+    }
+
+    fn clip(&self, handle: &SnapshotHandle, key_groups: KeyGroupRange) -> Result<SnapshotHandle> {
+        self.factories[0].clip(handle, key_groups)
     }
 }
 

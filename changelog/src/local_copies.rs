@@ -1,0 +1,115 @@
+//! Second copies of the log's objects in a local store, from which a restore reads first.
+//!
+//! A copy is needed as long as an instance of this process names its object. It outlives the instance:
+//! the next attempt reads it. What nobody needs, also of former processes, is swept after each
+//! materialization. That a copy is missing costs a slower restore, nothing else, so nothing here fails.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use opendal::Operator;
+use weir_state_api::{ObjectRef, Spawner};
+
+use crate::metrics::{Counters, count};
+
+/// The store of copies, and which of them are needed; shared by all instances of a process.
+#[derive(Debug, Clone)]
+pub(crate) struct LocalCopies {
+    store: Operator,
+    needed: Arc<Needed>,
+}
+
+/// How many need a copy, by its name.
+#[derive(Debug, Default)]
+struct Needed(Mutex<HashMap<String, usize>>);
+
+/// Keeps a copy from being swept, for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct CopyUse {
+    name: String,
+    needed: Arc<Needed>,
+}
+
+impl Needed {
+    /// The account is whole after each call, so a panic elsewhere does not spoil it.
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LocalCopies {
+    pub(crate) fn new(store: Operator) -> Self {
+        LocalCopies { store, needed: Arc::default() }
+    }
+
+    /// Somebody may restore from a copy of this object.
+    pub(crate) fn need(&self, path: &str) -> CopyUse {
+        let name = name_of(path).to_owned();
+        *self.needed.lock().entry(name.clone()).or_default() += 1;
+        CopyUse { name, needed: Arc::clone(&self.needed) }
+    }
+
+    /// Writes a copy.
+    pub(crate) fn write(
+        &self,
+        spawner: &dyn Spawner,
+        path: &str,
+        bytes: Bytes,
+        counters: &Arc<Counters>,
+    ) {
+        let (store, name) = (self.store.clone(), name_of(path).to_owned());
+        let counters = Arc::clone(counters);
+        spawner.spawn(Box::pin(async move {
+            if store.write(&name, bytes).await.is_err() {
+                count(&counters.failed_local_copies, 1);
+            }
+        }));
+    }
+
+    /// The copy of an object, if there is a whole one: a copy of half an object, or of another one, is
+    /// none.
+    pub(crate) async fn read(&self, object: &ObjectRef) -> Option<Bytes> {
+        let bytes = self.store.read(name_of(&object.path)).await.ok()?.to_bytes();
+        let whole = bytes.len() as u64 == object.length && crc32fast::hash(&bytes) == object.crc32;
+        whole.then_some(bytes)
+    }
+
+    /// Deletes the copy of an object.
+    pub(crate) async fn delete(&self, path: &str) {
+        drop(self.store.delete(name_of(path)).await);
+    }
+
+    /// Deletes all copies that nobody needs.
+    pub(crate) fn sweep(&self, spawner: &dyn Spawner, counters: &Arc<Counters>) {
+        let (copies, counters) = (self.clone(), Arc::clone(counters));
+        spawner.spawn(Box::pin(async move {
+            let Ok(entries) = copies.store.list("").await else { return };
+            for entry in entries {
+                let name = entry.path();
+                // Nothing but copies: the folder may hold what is not ours.
+                let unneeded = name.starts_with("log-") && !copies.needed.lock().contains_key(name);
+                if unneeded && copies.store.delete(name).await.is_ok() {
+                    count(&counters.swept_local_copies, 1);
+                }
+            }
+        }));
+    }
+}
+
+impl Drop for CopyUse {
+    fn drop(&mut self) {
+        let mut needed = self.needed.lock();
+        if let Some(count) = needed.get_mut(&self.name) {
+            *count -= 1;
+            if *count == 0 {
+                needed.remove(&self.name);
+            }
+        }
+    }
+}
+
+/// The name of an object's copy: names of log objects are unique without their folders.
+fn name_of(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
