@@ -4,11 +4,12 @@
 //! Any backend can take part. Beside RocksDB the raw crate does the same writes and makes its own
 //! checkpoints by hard links: what its new files hold is the least that can be uploaded.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use weir_state_api::{CheckpointId, Error, ErrorKind, Result, SnapshotRequest};
+use weir_state_api::{CheckpointId, Error, ErrorKind, Result, SnapshotHandle, SnapshotRequest};
 
 use crate::backends::Backend;
 use crate::interrupt;
@@ -17,40 +18,71 @@ use crate::measure::{Recorder, Samples, millis};
 use crate::peers::rocksdb::{Layout, RawRocksdb};
 use crate::shuffle::shuffled;
 use crate::stage::{Stage, Subtask, Taken, VALUE_LEN};
+use crate::store_model::StoreModel;
 
 pub(crate) const SUITE: &str = "checkpoint";
 const UPLOADED: &str = "1 %: uploaded";
 
-/// Measures each backend on a state of so many bytes of values; the store is a folder, or one that is
-/// as slow as an object store.
+/// What decides who is better.
+const WRITTEN: &str = "1 %: written in";
+
+/// A backend with its state and what it did so far.
+struct Entrant {
+    backend: Backend,
+    stage: Stage,
+    task: Subtask,
+    samples: Samples,
+    /// The number of the last checkpoint, and its handle.
+    last: (u64, SnapshotHandle),
+}
+
+/// Measures the backends, in turn, on a state of so many bytes of values.
 pub(crate) fn run(
     recorder: &mut Recorder,
     backends: &[Backend],
     bytes: u64,
-    slow: bool,
+    model: StoreModel,
 ) -> Result<()> {
     let entries = (bytes / VALUE_LEN as u64) as i64;
     let order = shuffled(entries, 42);
-    let workload = format!("{} MB{}", bytes / 1_000_000, if slow { ", slow store" } else { "" });
+    let workload = format!("{} MB{}", bytes / 1_000_000, model.suffix());
+    let mut entrants = Vec::new();
     for &backend in backends {
-        if interrupt::requested() {
-            break;
-        }
-        let measured = measure(backend, &order, recorder.rounds(), slow);
-        #[cfg(feature = "rocks")]
-        let measured = measured.and_then(|mut samples| {
-            if backend == Backend::Rocks {
-                let least = raw(&order, recorder.rounds())?;
-                samples.add("1 %: uploads/new files", "x", samples.sum(UPLOADED) / least.sum(RAW));
-                least.record(recorder, SUITE, &workload, "rocksdb crate");
-            }
-            Ok(samples)
-        });
-        match measured {
-            Ok(samples) => samples.record(recorder, SUITE, &workload, &backend.to_string()),
+        match Entrant::open(backend, model, &order) {
+            Ok(entrant) => entrants.push(entrant),
             Err(error) => recorder.fail(&workload, &backend.to_string(), &error),
         }
     }
+    let rounds = recorder.rounds();
+    let mut turn = |entrants: &mut Vec<Entrant>, part: &dyn Fn(&mut Entrant) -> Result<()>| {
+        entrants.retain_mut(|entrant| match part(entrant) {
+            Ok(()) => true,
+            Err(error) => {
+                recorder.fail(&workload, &entrant.backend.to_string(), &error);
+                false
+            }
+        });
+    };
+    // The first round warms up.
+    for round in (0..=rounds).take_while(|_| !interrupt::requested()) {
+        turn(&mut entrants, &|entrant| entrant.one_percent(&order, round, round > 0));
+    }
+    if !interrupt::requested() {
+        turn(&mut entrants, &|entrant| entrant.check(&order, rounds));
+    }
+    for round in (0..rounds.min(5)).take_while(|_| !interrupt::requested()) {
+        turn(&mut entrants, &|entrant| entrant.beside_a_writer(&order, round));
+    }
+    #[cfg(feature = "rocks")]
+    for entrant in entrants.iter_mut().filter(|entrant| entrant.backend == Backend::Rocks) {
+        let least = raw(&order, rounds)?;
+        let ratio = entrant.samples.sum(UPLOADED) / least.sum(RAW);
+        entrant.samples.add("1 %: uploads/new files", "x", ratio);
+        least.record(recorder, SUITE, &workload, "rocksdb crate");
+    }
+    let contestants =
+        entrants.into_iter().map(|entrant| (entrant.backend.to_string(), entrant.samples));
+    recorder.record_turns(SUITE, &workload, WRITTEN, contestants.collect());
     Ok(())
 }
 
@@ -61,66 +93,89 @@ fn changing(order: &[i64], round: usize) -> &[i64] {
     &order[from..from + count]
 }
 
-fn measure(backend: Backend, order: &[i64], rounds: usize, slow: bool) -> Result<Samples> {
-    let mut stage = Stage::new(backend)?;
-    if slow {
-        stage.slow_down();
+impl Entrant {
+    /// Fills a state and takes the first checkpoint.
+    fn open(backend: Backend, model: StoreModel, order: &[i64]) -> Result<Self> {
+        let stage = Stage::new(backend, model)?;
+        let mut task = stage.open(stage.request(1, 0)?)?;
+        let mut samples = Samples::default();
+        task.write(order, 0)?;
+        let before = stage.requests();
+        let Taken { pinned, written, handle, .. } = stage.checkpoint(&mut task, 1)?;
+        samples.add("all: synchronous part", "ms", millis(pinned));
+        samples.add("all: written in", "ms", millis(written));
+        samples.add("all: size", "MB", handle.total_bytes() as f64 / 1e6);
+        samples.add("all: objects", "", handle.objects.len() as f64);
+        if let Some(cost) = stage.cost_since(before) {
+            samples.add("all: requests cost", "US$/million", cost);
+        }
+        Ok(Entrant { backend, stage, task, samples, last: (1, handle) })
     }
-    let mut task = stage.open(stage.request(1, 0)?)?;
-    let mut samples = Samples::default();
-    task.write(order, 0)?;
-    let Taken { pinned, written, handle, .. } = stage.checkpoint(&mut task, 1)?;
-    samples.add("all: synchronous part", "ms", millis(pinned));
-    samples.add("all: written in", "ms", millis(written));
-    samples.add("all: size", "MB", handle.total_bytes() as f64 / 1e6);
-    samples.add("all: objects", "", handle.objects.len() as f64);
-    let mut number = 1;
-    for round in 0..rounds {
-        task.write(changing(order, round), round as u64 + 1)?;
-        number += 1;
-        let taken = stage.checkpoint(&mut task, number)?;
-        samples.add("1 %: synchronous part", "ms", millis(taken.pinned));
-        samples.add("1 %: written in", "ms", millis(taken.written));
-        samples.add(UPLOADED, "MB", taken.uploaded_bytes as f64 / 1e6);
-        samples.add("1 %: objects named", "", taken.handle.objects.len() as f64);
-    }
-    for round in 0..rounds.min(3) {
-        number += 1;
-        beside_a_writer(&stage, &mut task, order, (round, number), &mut samples)?;
-    }
-    Ok(samples)
-}
 
-/// A checkpoint while the task writes as fast as it can.
-fn beside_a_writer(
-    stage: &Stage,
-    task: &mut Subtask,
-    order: &[i64],
-    (round, number): (usize, u64),
-    samples: &mut Samples,
-) -> Result<()> {
-    let alone = write_while(task, order, round, |elapsed| elapsed < Duration::from_secs(1))?;
-    let mut request = SnapshotRequest::checkpoint(CheckpointId(number), format!("chk-{number}"));
-    request.shared_directory = format!("shared/{number}/");
-    let begun = Instant::now();
-    let snapshot = task.store.snapshot(request)?;
-    let pinned = begun.elapsed();
-    let done = Arc::new(AtomicBool::new(false));
-    let tell = Arc::clone(&done);
-    let running = stage.tokio.spawn(async move {
-        let result = snapshot.run().await;
-        tell.store(true, Ordering::Release);
-        result
-    });
-    let beside = write_while(task, order, round + 1, |_| !done.load(Ordering::Acquire))?;
-    stage.tokio.block_on(running).map_err(|error| {
-        Error::new(ErrorKind::Closed, "the snapshot's thread has failed").source(error)
-    })??;
-    task.complete(number)?;
-    samples.add("busy: synchronous part", "ms", millis(pinned));
-    samples.add("busy: longest pause", "ms", millis(beside.longest.max(pinned)));
-    samples.add("busy: writes kept", "%", 100.0 * beside.rate() / alone.rate());
-    Ok(())
+    /// Changes one percent and takes a checkpoint.
+    fn one_percent(&mut self, order: &[i64], round: usize, is_measured: bool) -> Result<()> {
+        let before = self.stage.requests();
+        self.task.write(changing(order, round), round as u64 + 1)?;
+        let number = self.last.0 + 1;
+        let taken = self.stage.checkpoint(&mut self.task, number)?;
+        if is_measured {
+            let (samples, requests) = (&mut self.samples, self.stage.requests());
+            samples.add("1 %: synchronous part", "ms", millis(taken.pinned));
+            samples.add(WRITTEN, "ms", millis(taken.written));
+            samples.add(UPLOADED, "MB", taken.uploaded_bytes as f64 / 1e6);
+            samples.add("1 %: objects named", "", taken.handle.objects.len() as f64);
+            samples.add("1 %: objects written", "", (requests.writes - before.writes) as f64);
+            if let Some(cost) = self.stage.cost_since(before) {
+                samples.add("1 %: requests cost", "US$/million", cost);
+            }
+        }
+        self.last = (number, taken.handle);
+        Ok(())
+    }
+
+    /// Restores the last checkpoint elsewhere and reads one key in fifty and the last that changed.
+    fn check(&self, order: &[i64], rounds: usize) -> Result<()> {
+        let mut written: HashMap<i64, u64> =
+            order.iter().step_by(50).map(|key| (*key, 0)).collect();
+        for round in 0..=rounds {
+            for key in changing(order, round) {
+                written.insert(*key, round as u64 + 1);
+            }
+        }
+        let request = self.stage.request(1, 0)?.restore_from(vec![self.last.1.clone()]);
+        let mut restored = self.stage.open_elsewhere(request)?;
+        restored.check(written.into_iter())
+    }
+
+    /// A checkpoint while the task writes as fast as it can.
+    fn beside_a_writer(&mut self, order: &[i64], round: usize) -> Result<()> {
+        let Entrant { stage, task, samples, last, .. } = self;
+        let alone = write_while(task, order, round, |elapsed| elapsed < Duration::from_secs(1))?;
+        last.0 += 1;
+        let number = last.0;
+        let mut request =
+            SnapshotRequest::checkpoint(CheckpointId(number), format!("chk-{number}"));
+        request.shared_directory = format!("shared/{number}/");
+        let begun = Instant::now();
+        let snapshot = task.store.snapshot(request)?;
+        let pinned = begun.elapsed();
+        let done = Arc::new(AtomicBool::new(false));
+        let tell = Arc::clone(&done);
+        let running = stage.tokio.spawn(async move {
+            let result = snapshot.run().await;
+            tell.store(true, Ordering::Release);
+            result
+        });
+        let beside = write_while(task, order, round + 1, |_| !done.load(Ordering::Acquire))?;
+        last.1 = stage.tokio.block_on(running).map_err(|error| {
+            Error::new(ErrorKind::Closed, "the snapshot's thread has failed").source(error)
+        })??;
+        task.complete(number)?;
+        samples.add("busy: synchronous part", "ms", millis(pinned));
+        samples.add("busy: longest pause", "ms", millis(beside.longest.max(pinned)));
+        samples.add("busy: writes kept", "%", 100.0 * beside.rate() / alone.rate());
+        Ok(())
+    }
 }
 
 /// What a writer did.

@@ -3,13 +3,17 @@
 //! ```text
 //! cargo run --release -p weir-benches -- micro       # state access against raw collections
 //! cargo run --release -p weir-benches -- micro --peers raw,flink    # and against Apache Flink
+//! cargo run --release -p weir-benches -- patterns    # the patterns of real operators
 //! cargo run --release -p weir-benches -- in-flight   # records in flight against one after the other
 //! cargo run --release -p weir-benches -- snapshot    # how long a snapshot holds the writer
 //! cargo run --release -p weir-benches -- checkpoint  # checkpoints of a large state
 //! cargo run --release -p weir-benches -- restore     # restore and rescale it
 //! cargo run --release -p weir-benches --features rocks -- compaction   # what trees write
 //! cargo run --release -p weir-benches --features slatedb -- slatedb    # against SlateDB
+//! cargo run --release -p weir-benches -- nexmark     # the auction benchmark
 //! cargo run --release -p weir-benches -- runtime     # source, key_by, count, sink
+//! cargo run --release -p weir-benches -- guard       # instructions of the hot paths
+//! cargo run --release -p weir-benches -- report --from a.json,b.json --html report.html
 //! ```
 
 mod backends;
@@ -17,13 +21,16 @@ mod checkpoint;
 mod clock;
 #[cfg(feature = "rocks")]
 mod compaction;
+mod guard;
 mod huge_pages;
 mod in_flight;
 mod interrupt;
 mod machine;
 mod measure;
 mod micro;
+mod nexmark;
 mod options;
+mod patterns;
 mod peers;
 mod record;
 mod report;
@@ -35,7 +42,7 @@ mod slow_store;
 mod snapshot;
 mod stage;
 mod statistics;
-#[cfg(feature = "rocks")]
+mod store_model;
 mod zipf;
 
 use std::process::ExitCode;
@@ -51,6 +58,7 @@ use micro::{Peer, Settings};
 use options::{Options, Size, Suite, known};
 use peers::flink::FlinkInstall;
 use record::Results;
+use store_model::StoreModel;
 
 fn main() -> ExitCode {
     let options = Options::parse();
@@ -68,6 +76,12 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<bool> {
     if let Some(name) = &options.memory_probe {
         return micro::memory::run_probe(name, options.memory_entries).map(|()| true);
+    }
+    if let Some(task) = &options.pattern_probe {
+        return patterns::process::serve(task).map(|()| true);
+    }
+    if let Some(operation) = &options.guard_probe {
+        return guard::run_probe(operation, options.guard_rounds).map(|()| true);
     }
     if options.huge_pages {
         huge_pages::ask_for()?;
@@ -120,7 +134,8 @@ fn measure(options: &Options, recorder: &mut Recorder) {
     let peers =
         known(&options.peers, "peer", |name, error| recorder.fail(everything, name, &error));
     for suite in Suite::value_variants() {
-        let chosen = suites.contains(suite) || suites.contains(&Suite::All);
+        let in_all = *suite != Suite::Guard && suites.contains(&Suite::All);
+        let chosen = in_all || suites.contains(suite);
         if !chosen || interrupt::requested() {
             continue;
         }
@@ -159,14 +174,21 @@ fn run_suite(
             snapshot::run(recorder, backends, sizes, flink.as_ref())
         }
         Suite::Checkpoint => {
-            checkpoint::run(recorder, backends, options.state_bytes(), options.slow_store)
+            let store = options.store.unwrap_or(StoreModel::Folder);
+            checkpoint::run(recorder, backends, options.state_bytes(), store)
         }
-        Suite::Restore => restore::run(recorder, backends, options.state_bytes()),
+        Suite::Patterns => patterns::run(recorder, &pattern_settings(options, backends, peers)),
+        Suite::Nexmark => nexmark::run(recorder, backends, if quick { 50_000 } else { 2_000_000 }),
+        Suite::Restore => {
+            let store = options.store.unwrap_or(StoreModel::ObjectStore);
+            restore::run(recorder, backends, options.state_bytes(), store)
+        }
         #[cfg(feature = "rocks")]
         Suite::Compaction => compaction::run(recorder, options.state_bytes() / 10),
         #[cfg(feature = "slatedb")]
         Suite::Slatedb => peers::slatedb::run(recorder, options.state_bytes() / 10),
         Suite::Runtime => runtime::run(recorder, if quick { 100_000 } else { 20_000_000 }),
+        Suite::Guard => guard::run(recorder, options.write),
         Suite::All | Suite::Report => Ok(()),
     }
 }
@@ -187,6 +209,23 @@ fn flink_install(
             recorder.fail("all of them", "flink", &error);
             None
         }
+    }
+}
+
+fn pattern_settings(options: &Options, backends: &[Backend], peers: &[Peer]) -> patterns::Settings {
+    let (keys, events, warm_up) = match options.size {
+        Size::Quick => (5_000, 5_000, 1),
+        Size::Default => (1_000_000, 200_000, 2),
+        Size::Large => (10_000_000, 1_000_000, 2),
+    };
+    patterns::Settings {
+        backends: backends.to_vec(),
+        peers: peers.to_vec(),
+        keys: options.keys.unwrap_or(keys),
+        value_bytes: options.value_bytes.clone(),
+        events,
+        warm_up,
+        only: options.only.clone(),
     }
 }
 

@@ -59,6 +59,25 @@ impl Recorder {
         ratio.value
     }
 
+    /// Records the samples of contestants that took turns, and how the first compares with the
+    /// others by one metric.
+    pub(crate) fn record_turns(
+        &mut self,
+        suite: &'static str,
+        workload: &str,
+        by: &str,
+        contestants: Vec<(String, Samples)>,
+    ) {
+        if let Some(((first, its), others)) = contestants.split_first() {
+            for (other, others) in others.iter().filter(|(_, samples)| !samples.of(by).is_empty()) {
+                self.compare(suite, workload, by, (first, its.of(by)), (other, others.of(by)));
+            }
+        }
+        for (contestant, samples) in contestants {
+            samples.record(self, suite, workload, &contestant);
+        }
+    }
+
     /// Adds a figure without printing it.
     #[expect(clippy::too_many_arguments, reason = "a record has that many columns")]
     pub(crate) fn record(
@@ -130,11 +149,16 @@ impl Samples {
         }
     }
 
+    /// All samples of a metric.
+    pub(crate) fn of(&self, metric: &str) -> &[f64] {
+        let found = self.0.iter().find(|(known, ..)| *known == metric);
+        found.map_or(&[], |(.., samples)| samples)
+    }
+
     /// The sum of all samples of a metric.
     #[cfg(feature = "rocks")]
     pub(crate) fn sum(&self, metric: &str) -> f64 {
-        let found = self.0.iter().find(|(known, ..)| *known == metric);
-        found.map_or(0.0, |(.., samples)| samples.iter().sum())
+        self.of(metric).iter().sum()
     }
 
     pub(crate) fn record(

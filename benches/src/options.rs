@@ -11,12 +11,15 @@ use weir_state_api::{Error, ErrorKind};
 use crate::backends::Backend;
 use crate::micro::Peer;
 use crate::peers::flink::FlinkBackend;
+use crate::store_model::StoreModel;
 
 /// What is measured together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Suite {
     /// Single state accesses (workload W1), against raw collections and peers.
     Micro,
+    /// The access patterns of real operators, with latencies (W2).
+    Patterns,
     /// Many records in flight, against one after the other.
     InFlight,
     /// The synchronous part of a snapshot, and the whole of it.
@@ -31,10 +34,14 @@ pub(crate) enum Suite {
     /// State in object storage against SlateDB.
     #[cfg(feature = "slatedb")]
     Slatedb,
+    /// The auction benchmark through the runtime (W5).
+    Nexmark,
     /// Records through the runtime.
     Runtime,
-    /// All of them.
+    /// All of those above.
     All,
+    /// Counts the instructions of the hot paths and compares them with the committed file.
+    Guard,
     /// Measures nothing: makes a report of the figures of former runs (`--from`).
     Report,
 }
@@ -103,9 +110,9 @@ pub(crate) fn known<T: ValueEnum>(
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
 pub(crate) struct Options {
-    /// What to measure: micro, in-flight, snapshot, checkpoint, restore, compaction (with the feature
-    /// `rocks`), slatedb (with the feature `slatedb`), runtime, or all; `report` makes a report of
-    /// former runs.
+    /// What to measure: micro, patterns, in-flight, snapshot, checkpoint, restore, compaction (with the
+    /// feature `rocks`), slatedb (with the feature `slatedb`), nexmark, runtime, or all; `guard` counts
+    /// the instructions of the hot paths; `report` makes a report of former runs.
     #[arg(default_value = "all")]
     pub(crate) suites: Vec<Asked<Suite>>,
     /// Weir's backends that take part: heap, rocks, forst. In `micro` the others are compared with the
@@ -129,13 +136,19 @@ pub(crate) struct Options {
     /// tenth of them in `compaction` and `slatedb`.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) state_mb: Option<u64>,
-    /// In `checkpoint`, the store answers after 20 ms and takes 100 MB/s a stream.
-    #[arg(long)]
-    pub(crate) slow_store: bool,
+    /// What the store of `checkpoint` (default: folder) and `restore` (default: object-store) is like.
+    #[arg(long, value_enum)]
+    pub(crate) store: Option<StoreModel>,
     /// Rounds per contestant, interleaved; the median counts.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
-    /// Only operations of `micro` whose name contains this.
+    /// Keys in `patterns`, in place of 5,000, 1,000,000 or 10,000,000 by size.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) keys: Option<u64>,
+    /// Lengths of values in `patterns`.
+    #[arg(long, value_delimiter = ',', default_value = "100")]
+    pub(crate) value_bytes: Vec<usize>,
+    /// Only operations of `micro` and patterns of `patterns` whose name contains this.
     #[arg(long)]
     pub(crate) only: Option<String>,
     /// Memory in huge pages, for Weir, the raw collections and Flink's heap alike (glibc's `malloc` and
@@ -154,6 +167,17 @@ pub(crate) struct Options {
     /// Writes the report as Markdown.
     #[arg(long, visible_alias = "md")]
     pub(crate) markdown: Option<PathBuf>,
+    /// `guard` writes the file that is committed, in place of comparing with it.
+    #[arg(long)]
+    pub(crate) write: bool,
+    /// Runs one operation; how `guard` calls this program.
+    #[arg(long, hide = true)]
+    pub(crate) guard_probe: Option<String>,
+    #[arg(long, hide = true, default_value_t = 0)]
+    pub(crate) guard_rounds: usize,
+    /// Runs one contestant of `patterns`; how it calls itself.
+    #[arg(long, hide = true)]
+    pub(crate) pattern_probe: Option<String>,
     /// Measures the memory of one contestant; how `micro` calls itself.
     #[arg(long, hide = true)]
     pub(crate) memory_probe: Option<String>,
@@ -183,6 +207,11 @@ impl Options {
             ("rounds", self.rounds.to_string()),
             ("state-mb", (self.state_bytes() / 1_000_000).to_string()),
         ];
+        let store = self.store.and_then(|store| store.to_possible_value());
+        all.extend(store.map(|store| ("store", store.get_name().to_string())));
+        let lengths: Vec<String> = self.value_bytes.iter().map(ToString::to_string).collect();
+        all.push(("value-bytes", lengths.join(",")));
+        all.extend(self.keys.map(|keys| ("keys", keys.to_string())));
         all.extend(self.only.clone().map(|only| ("only", only)));
         all.into_iter().map(|(name, value)| (name.into(), value)).collect()
     }

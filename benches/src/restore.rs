@@ -1,55 +1,90 @@
 //! Workload W4: from checkpoints to the first correct read. The same parallelism from the store, from
 //! what the machine has kept, and two subtasks made three.
 //!
-//! The store answers after 20 ms and gives 100 MB/s a stream. Beside each restore the same objects are
+//! Unless another store is asked for, it answers after 20 ms and gives 100 MB/s a stream. Beside each restore the same objects are
 //! read and thrown away, four at a time: that is what the store allows.
 
 use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use weir_state_api::{Error, OpenRequest, Result, SnapshotHandle};
+use weir_state_api::{Error, Result, SnapshotHandle};
 
 use crate::backends::Backend;
 use crate::interrupt;
 use crate::measure::{Recorder, Samples, millis, timed};
 use crate::shuffle::shuffled;
 use crate::stage::{Stage, VALUE_LEN};
+use crate::store_model::StoreModel;
 
 pub(crate) const SUITE: &str = "restore";
 
 /// Streams that a restore may have at a time.
 const PARALLEL: usize = 4;
 
-/// Measures each backend on a state of so many bytes of values.
-pub(crate) fn run(recorder: &mut Recorder, backends: &[Backend], bytes: u64) -> Result<()> {
+/// What decides who is better.
+const RESTORED: &str = "2→2: restored in";
+
+/// A backend with the checkpoints of two subtasks, and what it did so far.
+struct Entrant {
+    backend: Backend,
+    stage: Stage,
+    handles: Vec<SnapshotHandle>,
+    samples: Samples,
+}
+
+/// Measures the backends, in turn, on a state of so many bytes of values.
+pub(crate) fn run(
+    recorder: &mut Recorder,
+    backends: &[Backend],
+    bytes: u64,
+    model: StoreModel,
+) -> Result<()> {
     let order = shuffled((bytes / VALUE_LEN as u64) as i64, 42);
-    let workload = format!("{} MB", bytes / 1_000_000);
+    let workload = format!("{} MB{}", bytes / 1_000_000, model.suffix());
+    let mut entrants = Vec::new();
     for &backend in backends {
-        if interrupt::requested() {
-            break;
-        }
-        match measure(backend, &order, recorder.rounds()) {
-            Ok(samples) => samples.record(recorder, SUITE, &workload, &backend.to_string()),
+        match Entrant::open(backend, model, &order) {
+            Ok(entrant) => entrants.push(entrant),
             Err(error) => recorder.fail(&workload, &backend.to_string(), &error),
         }
     }
+    // The first round warms up.
+    for round in (0..=recorder.rounds()).take_while(|_| !interrupt::requested()) {
+        entrants.retain_mut(|entrant| match entrant.round(&order, round > 0) {
+            Ok(()) => true,
+            Err(error) => {
+                recorder.fail(&workload, &entrant.backend.to_string(), &error);
+                false
+            }
+        });
+    }
+    let contestants =
+        entrants.into_iter().map(|entrant| (entrant.backend.to_string(), entrant.samples));
+    recorder.record_turns(SUITE, &workload, RESTORED, contestants.collect());
     Ok(())
 }
 
-fn measure(backend: Backend, order: &[i64], rounds: usize) -> Result<Samples> {
-    let stage = Stage::new(backend)?;
-    let mut handles = Vec::new();
-    for subtask in 0..2 {
-        let mut task = stage.open(stage.request(2, subtask)?)?;
-        task.write(order, 0)?;
-        handles.push(stage.checkpoint(&mut task, 1)?.handle);
+impl Entrant {
+    fn open(backend: Backend, model: StoreModel, order: &[i64]) -> Result<Self> {
+        let stage = Stage::new(backend, model)?;
+        let mut handles = Vec::new();
+        for subtask in 0..2 {
+            let mut task = stage.open(stage.request(2, subtask)?)?;
+            task.write(order, 0)?;
+            handles.push(stage.checkpoint(&mut task, 1)?.handle);
+        }
+        Ok(Entrant { backend, stage, handles, samples: Samples::default() })
     }
-    let mut samples = Samples::default();
-    for _ in 0..rounds {
-        let limit = read_all(&stage, &handles)?;
-        let plain = restore(&stage, order, &handles, 2, Place::Elsewhere)?;
+
+    fn round(&mut self, order: &[i64], is_measured: bool) -> Result<()> {
+        let Entrant { stage, handles, .. } = self;
+        let (stage, handles) = (&*stage, &handles[..]);
+        let mut unmeasured = Samples::default();
+        let samples = if is_measured { &mut self.samples } else { &mut unmeasured };
+        let limit = read_all(stage, handles)?;
+        let plain = restore(stage, order, handles, 2, Place::Elsewhere)?;
         samples.add("store alone", "ms", millis(limit));
-        samples.add("2→2: restored in", "ms", millis(plain.total));
+        samples.add(RESTORED, "ms", millis(plain.total));
         samples.add(
             "2→2: of the bandwidth",
             "%",
@@ -58,10 +93,10 @@ fn measure(backend: Backend, order: &[i64], rounds: usize) -> Result<Samples> {
         samples.add("2→2: slowest subtask", "ms", millis(plain.slowest));
         samples.add("2→2: reads of a subtask", "", plain.most_reads as f64);
         samples.add("2→2: downloaded", "MB", plain.downloaded as f64 / 1e6);
-        let local = restore(&stage, order, &handles, 2, Place::Here)?;
+        let local = restore(stage, order, handles, 2, Place::Here)?;
         samples.add("2→2, kept: restored in", "ms", millis(local.total));
         samples.add("2→2, kept: downloaded", "MB", local.downloaded as f64 / 1e6);
-        let rescaled = restore(&stage, order, &handles, 3, Place::Elsewhere)?;
+        let rescaled = restore(stage, order, handles, 3, Place::Elsewhere)?;
         samples.add("2→3: slowest subtask", "ms", millis(rescaled.slowest));
         samples.add("2→3: reads of a subtask", "", rescaled.most_reads as f64);
         samples.add("2→3: downloaded", "MB", rescaled.downloaded as f64 / 1e6);
@@ -70,8 +105,8 @@ fn measure(backend: Backend, order: &[i64], rounds: usize) -> Result<Samples> {
             "x",
             rescaled.slowest.as_secs_f64() / plain.slowest.as_secs_f64(),
         );
+        Ok(())
     }
-    Ok(samples)
 }
 
 /// Where instances are restored.
@@ -102,11 +137,9 @@ fn restore(
 ) -> Result<Restored> {
     let mut restored = Restored::default();
     for subtask in 0..parallelism {
-        let mut request: OpenRequest = stage.request(parallelism, subtask)?;
-        let (store, requests) = stage.slow_store();
-        request.environment.store = store;
-        let request = request.restore_from(handles.to_vec());
-        let (task, time) = timed(|| {
+        let before = stage.requests();
+        let request = stage.request(parallelism, subtask)?.restore_from(handles.to_vec());
+        let (mut task, time) = timed(|| {
             let mut task = match place {
                 Place::Here => stage.open(request)?,
                 Place::Elsewhere => stage.open_elsewhere(request)?,
@@ -114,21 +147,23 @@ fn restore(
             task.first_read(order, 0)?;
             Ok(task)
         })?;
+        restored.downloaded += task.store.statistics().bytes_downloaded;
+        // One key in a thousand, after the clock has stopped.
+        task.check(order.iter().step_by(1_000).map(|key| (*key, 0)))?;
         restored.total += time;
         restored.slowest = restored.slowest.max(time);
-        restored.most_reads = restored.most_reads.max(requests.reads());
-        restored.downloaded += task.store.statistics().bytes_downloaded;
+        restored.most_reads = restored.most_reads.max(stage.requests().reads - before.reads);
     }
     Ok(restored)
 }
 
 /// Reads all objects of the handles, one handle after the other, and throws them away.
 fn read_all(stage: &Stage, handles: &[SnapshotHandle]) -> Result<Duration> {
-    let (store, _) = stage.slow_store();
+    let store = stage.store();
     let mut total = Duration::ZERO;
     for handle in handles {
         let transfers: Vec<_> =
-            handle.objects.iter().map(|object| drain(&store, &object.path)).collect();
+            handle.objects.iter().map(|object| drain(store, &object.path)).collect();
         let all = stream::iter(transfers).buffer_unordered(PARALLEL).try_collect::<()>();
         let ((), time) = timed(|| stage.tokio.block_on(all))?;
         total += time;

@@ -26,6 +26,10 @@ pub(crate) struct Slowness {
 }
 
 impl Slowness {
+    /// Not slow at all.
+    pub(crate) const NONE: Slowness =
+        Slowness { first_byte: Duration::ZERO, bytes_per_second: u64::MAX };
+
     /// Roughly an object store of a cloud.
     pub(crate) const OBJECT_STORE: Slowness =
         Slowness { first_byte: Duration::from_millis(20), bytes_per_second: 100_000_000 };
@@ -35,27 +39,60 @@ impl Slowness {
     }
 }
 
-/// Slows a store down and counts the requests that read from it.
+/// What was asked of a store.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Requests {
+    /// Reads of objects or ranges of them, and questions for their length.
+    pub(crate) reads: u64,
+    /// Objects written.
+    pub(crate) writes: u64,
+    pub(crate) bytes_read: u64,
+    pub(crate) bytes_written: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    reads: AtomicU64,
+    writes: AtomicU64,
+    bytes_read: AtomicU64,
+    bytes_written: AtomicU64,
+}
+
+/// Slows a store down and counts what is asked of it.
 #[derive(Debug, Clone)]
 pub(crate) struct SlowStore {
     slowness: Slowness,
-    reads: Arc<AtomicU64>,
+    counters: Arc<Counters>,
 }
 
 impl SlowStore {
     pub(crate) fn new(slowness: Slowness) -> Self {
-        SlowStore { slowness, reads: Arc::default() }
+        SlowStore { slowness, counters: Arc::default() }
     }
 
-    /// Reads of objects or ranges of them, and questions for their length, so far.
-    pub(crate) fn reads(&self) -> u64 {
-        self.reads.load(Relaxed)
+    /// Everything that was asked so far.
+    pub(crate) fn requests(&self) -> Requests {
+        let Counters { reads, writes, bytes_read, bytes_written } = &*self.counters;
+        let [reads, writes, bytes_read, bytes_written] =
+            [reads, writes, bytes_read, bytes_written].map(|counter| counter.load(Relaxed));
+        Requests { reads, writes, bytes_read, bytes_written }
     }
 
     /// A request that reads is counted and waits for its answer.
     async fn answer_to_read(&self) {
-        self.reads.fetch_add(1, Relaxed);
-        sleep(self.slowness.first_byte).await;
+        self.counters.reads.fetch_add(1, Relaxed);
+        self.wait_for_answer().await;
+    }
+
+    async fn wait_for_answer(&self) {
+        // Even a sleep of no time waits for the next tick of the timer.
+        if !self.slowness.first_byte.is_zero() {
+            sleep(self.slowness.first_byte).await;
+        }
+    }
+
+    fn has_read(&self, bytes: &Buffer) {
+        self.counters.bytes_read.fetch_add(bytes.len() as u64, Relaxed);
     }
 }
 
@@ -169,6 +206,9 @@ struct Slow<T> {
 impl<T> Slow<T> {
     /// Waits until so many more bytes have passed.
     async fn pass(&mut self, bytes: usize) {
+        if self.slow.slowness.bytes_per_second == u64::MAX {
+            return;
+        }
         let now = Instant::now();
         let from = self.due.unwrap_or(now).max(now.checked_sub(BUFFERED).unwrap_or(now));
         let due = from + self.slow.slowness.time_of(bytes);
@@ -187,7 +227,11 @@ impl<T: oio::Read> oio::Read for Slow<T> {
     async fn read(&self, range: BytesRange) -> Result<(RpRead, Buffer)> {
         self.slow.answer_to_read().await;
         let (reply, bytes) = self.inner.read(range).await?;
-        sleep(self.slow.slowness.time_of(bytes.len())).await;
+        self.slow.has_read(&bytes);
+        let time = self.slow.slowness.time_of(bytes.len());
+        if time > Duration::from_micros(1) {
+            sleep(time).await;
+        }
         Ok((reply, bytes))
     }
 }
@@ -195,6 +239,7 @@ impl<T: oio::Read> oio::Read for Slow<T> {
 impl oio::ReadStream for Slow<Box<dyn oio::ReadStreamDyn>> {
     async fn read(&mut self) -> Result<Buffer> {
         let bytes = self.inner.read().await?;
+        self.slow.has_read(&bytes);
         self.pass(bytes.len()).await;
         Ok(bytes)
     }
@@ -202,12 +247,14 @@ impl oio::ReadStream for Slow<Box<dyn oio::ReadStreamDyn>> {
 
 impl<T: oio::Write> oio::Write for Slow<T> {
     async fn write(&mut self, bytes: Buffer) -> Result<()> {
+        self.slow.counters.bytes_written.fetch_add(bytes.len() as u64, Relaxed);
         self.pass(bytes.len()).await;
         self.inner.write(bytes).await
     }
 
     async fn close(&mut self) -> Result<Metadata> {
-        sleep(self.slow.slowness.first_byte).await;
+        self.slow.counters.writes.fetch_add(1, Relaxed);
+        self.slow.wait_for_answer().await;
         self.inner.close().await
     }
 

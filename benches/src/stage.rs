@@ -14,7 +14,8 @@ use weir_state_api::{
 use crate::backends::{Backend, Purpose, folder_store, local_folder, runtime};
 use crate::measure::timed;
 use crate::shuffle::Random;
-use crate::slow_store::{SlowStore, Slowness};
+use crate::slow_store::{Requests, SlowStore};
+use crate::store_model::StoreModel;
 
 /// Bytes of each value.
 pub(crate) const VALUE_LEN: usize = 100;
@@ -34,6 +35,9 @@ pub(crate) struct Stage {
     pub(crate) tokio: tokio::runtime::Runtime,
     backend: Backend,
     environment: Environment,
+    model: StoreModel,
+    /// Counts what is asked of the store.
+    counter: SlowStore,
     /// Of instances that stay on their machine.
     here: (Box<dyn BackendFactory>, Option<TempDir>),
     _folder: TempDir,
@@ -59,24 +63,32 @@ pub(crate) struct Taken {
 }
 
 impl Stage {
-    pub(crate) fn new(backend: Backend) -> Result<Self> {
+    /// A folder as the store, as slow as the model says.
+    pub(crate) fn new(backend: Backend, model: StoreModel) -> Result<Self> {
         let (folder, tokio) = (local_folder()?, runtime()?);
         let mut environment = Environment::in_memory();
-        environment.store = folder_store(folder.path())?;
+        let counter = SlowStore::new(model.slowness());
+        environment.store = folder_store(folder.path())?.layer(counter.clone());
         environment.spawner = Arc::new(TokioSpawner::new(tokio.handle().clone()));
         let here = backend.factory(Purpose::CheckpointsHere)?;
-        Ok(Stage { tokio, backend, environment, here, _folder: folder })
+        Ok(Stage { tokio, backend, environment, model, counter, here, _folder: folder })
     }
 
-    /// The store, as slow as an object store, and what counts its requests.
-    pub(crate) fn slow_store(&self) -> (opendal::Operator, SlowStore) {
-        let slow = SlowStore::new(Slowness::OBJECT_STORE);
-        (self.environment.store.clone().layer(slow.clone()), slow)
+    /// The store.
+    pub(crate) fn store(&self) -> &opendal::Operator {
+        &self.environment.store
     }
 
-    /// From now on the store is as slow as an object store for all that is opened.
-    pub(crate) fn slow_down(&mut self) {
-        self.environment.store = self.slow_store().0;
+    /// What was asked of the store so far.
+    pub(crate) fn requests(&self) -> Requests {
+        self.counter.requests()
+    }
+
+    /// What was asked of the store since then costs, in millionths of a US dollar; nothing if the
+    /// store is free.
+    pub(crate) fn cost_since(&self, before: Requests) -> Option<f64> {
+        let prices = self.model.prices()?;
+        Some((prices.cost(self.requests()) - prices.cost(before)) * 1e6)
     }
 
     /// The request for one subtask.
@@ -144,6 +156,15 @@ impl Subtask {
             Err(error) if error.kind() == ErrorKind::ForeignKey => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// Reads keys of this subtask and checks what it reads against the rounds in which they were
+    /// written.
+    pub(crate) fn check(&mut self, keys: impl Iterator<Item = (i64, u64)>) -> Result<()> {
+        for (key, round) in keys {
+            self.first_read(&[key], round)?;
+        }
+        Ok(())
     }
 
     /// Reads the first of the keys that is this subtask's, and checks what it reads.

@@ -115,6 +115,11 @@ impl<'a> Family<'a> {
         self
     }
 
+    /// What a round's time of an operation is divided by, if the family has that operation.
+    pub(crate) fn counted(&self, operation: &str) -> Option<u64> {
+        Some(self.rows.iter().find(|row| row.name == operation)?.counted)
+    }
+
     fn note_rows<S>(&mut self, table: &Table<S>) {
         let calls = (table.calls)(self.inputs) as u64;
         if self.rows.is_empty() {

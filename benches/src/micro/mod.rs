@@ -29,7 +29,7 @@ mod value;
 use std::rc::Rc;
 
 use clap::ValueEnum;
-use weir_state_api::Result;
+use weir_state_api::{Error, ErrorKind, Result};
 
 use crate::backends::Backend;
 use crate::measure::Recorder;
@@ -71,8 +71,44 @@ pub(crate) struct Settings {
 /// Measures all families.
 pub(crate) fn run(recorder: &mut Recorder, settings: &Settings) -> Result<()> {
     let inputs = Rc::new(Inputs::new(settings.keys));
-    let new = |title| Family::new(title, settings, &inputs);
-    let families = vec![
+    Contest::new(recorder, settings).run(families(settings, &inputs))?;
+    if settings.only.as_ref().is_none_or(|only| memory::WORKLOAD.contains(only.as_str())) {
+        memory::run(recorder, settings);
+    }
+    Ok(())
+}
+
+/// Runs one operation on the memory backend for some rounds, and nothing else; returns what one
+/// round's cost is divided by.
+pub(crate) fn hot_path(operation: &str, keys: usize, rounds: usize) -> Result<u64> {
+    let settings = Settings {
+        backends: vec![Backend::Heap],
+        peers: Vec::new(),
+        flink: None,
+        flink_backends: Vec::new(),
+        keys,
+        memory_entries: 0,
+        warm_up: 0,
+        only: None,
+    };
+    let inputs = Rc::new(Inputs::new(keys));
+    let unknown = || Error::new(ErrorKind::InvalidUsage, "no such operation").object(operation);
+    let mut families = families(&settings, &inputs);
+    let family = families.iter_mut().find(|family| family.counted(operation).is_some());
+    let family = family.ok_or_else(unknown)?;
+    let contestant = family.contestants.first_mut().ok_or_else(unknown)?;
+    if rounds > 0 {
+        contestant.begin(operation)?;
+    }
+    for round in 0..rounds {
+        contestant.round(round)?;
+    }
+    family.counted(operation).ok_or_else(unknown)
+}
+
+fn families<'a>(settings: &'a Settings, inputs: &'a Rc<Inputs>) -> Vec<Family<'a>> {
+    let new = |title| Family::new(title, settings, inputs);
+    vec![
         value::family(new("value")),
         list::family(new("list")),
         map::family(new("map")),
@@ -85,10 +121,5 @@ pub(crate) fn run(recorder: &mut Recorder, settings: &Settings) -> Result<()> {
         ttl::expired_value_family(new("value with a TTL, a third expired")),
         ttl::list_family(new("list with a TTL")),
         ttl::map_family(new("map with a TTL")),
-    ];
-    Contest::new(recorder, settings).run(families)?;
-    if settings.only.as_ref().is_none_or(|only| memory::WORKLOAD.contains(only.as_str())) {
-        memory::run(recorder, settings);
-    }
-    Ok(())
+    ]
 }

@@ -4,9 +4,8 @@
 //! that its rounds interleave with everybody else's.
 
 use std::fmt;
-use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use crate::clock::Elapsed;
 use crate::huge_pages;
 use crate::micro::contestant::{Contestant, Round};
 use crate::micro::memory::Memory;
+use crate::peers::process::Contender;
 
 /// A state backend of Flink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -210,11 +210,9 @@ pub(crate) struct Snapshots {
     pub(crate) changed_bytes: u64,
 }
 
-/// A JVM that waits for commands. Dropping it ends the JVM.
+/// A JVM and its folder.
 struct Running {
-    child: Child,
-    commands: ChildStdin,
-    answers: BufReader<ChildStdout>,
+    jvm: Contender,
     _directory: TempDir,
 }
 
@@ -252,61 +250,24 @@ impl FlinkProcess {
             |error| Error::new(ErrorKind::Unavailable, "the JVM cannot be started").source(error);
         let prefix = "weir-benches-flink-";
         let directory = tempfile::Builder::new().prefix(prefix).tempdir().map_err(failed)?;
-        let mut child = Command::new("java")
+        let mut command = Command::new("java");
+        command
             .args(jvm_options())
             .arg(format!("-Dpeer.dir={}", directory.path().display()))
             .arg(format!("-Dpeer.keys={}", self.peer.keys))
             .args(["-cp", &self.peer.install.class_path, "peer.flink.Rounds"])
             .args([self.peer.backend.argument(), operation, &self.peer.key_groups.to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(failed)?;
-        let pipes = child.stdin.take().zip(child.stdout.take());
-        let (commands, answers) = pipes.ok_or_else(|| {
-            Error::new(ErrorKind::Unavailable, "the JVM was started without pipes")
-        })?;
-        let answers = BufReader::new(answers);
-        self.running = Some(Running { child, commands, answers, _directory: directory });
-        self.ask::<0>("ready").map(drop)
+            .stderr(Stdio::null());
+        let jvm = Contender::start("the JVM", &mut command)?;
+        self.running = Some(Running { jvm, _directory: directory });
+        Ok(())
     }
 
     fn ask<const N: usize>(&mut self, command: &str) -> Result<[u64; N]> {
         let running = self.running.as_mut().ok_or_else(|| {
             Error::new(ErrorKind::InvalidUsage, "no operation of Flink is under way")
         })?;
-        running.ask(command).map_err(|error| error.object(format!("{}: {command}", self.name)))
-    }
-}
-
-impl Running {
-    /// Sends a command and reads the numbers of its answer: `ok` and numbers, or `error` and text.
-    fn ask<const N: usize>(&mut self, command: &str) -> Result<[u64; N]> {
-        let lost = |error| Error::new(ErrorKind::Unavailable, "the JVM has gone").source(error);
-        writeln!(self.commands, "{command}").map_err(lost)?;
-        let mut line = String::new();
-        if self.answers.read_line(&mut line).map_err(lost)? == 0 {
-            let status = self.child.wait().map_err(lost)?;
-            return Err(Error::new(ErrorKind::Unavailable, format!("the JVM ended: {status}")));
-        }
-        let answer = line.trim_end();
-        let numbers = answer.strip_prefix("ok").map(|numbers| {
-            numbers.split_whitespace().map(str::parse).collect::<Result<Vec<u64>, _>>()
-        });
-        match numbers {
-            Some(Ok(numbers)) => numbers.try_into().ok(),
-            _ => None,
-        }
-        .ok_or_else(|| Error::new(ErrorKind::Unavailable, answer))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Either may fail only because the JVM has ended already.
-        drop(self.child.kill());
-        drop(self.child.wait());
+        running.jvm.ask(command).map_err(|error| error.object(format!("{}: {command}", self.name)))
     }
 }
 

@@ -42,6 +42,14 @@ pub(crate) const SUITES: &[Presentation] = &[
         headlines: &[lower("thread CPU")],
     },
     Presentation {
+        suite: "patterns",
+        title: "Access patterns of operators",
+        about: "Each contestant in a process of its own: events as fast as it can, then at a pace of half \
+                of what the slowest can do, the same for all. Latencies count from the moment at which \
+                an event was due, so a stall counts for every event that it delays.",
+        headlines: &[lower("thread CPU"), lower("p99.9 at the pace"), lower("memory, resident")],
+    },
+    Presentation {
         suite: "in-flight",
         title: "Records in flight",
         about: "The same updates one after the other, and with many records waiting at a time.",
@@ -78,6 +86,13 @@ pub(crate) const SUITES: &[Presentation] = &[
         title: "State in object storage beside SlateDB",
         about: "The same store, memory, keys and values. Nanoseconds by the wall clock for an entry.",
         headlines: &[lower("wall")],
+    },
+    Presentation {
+        suite: "nexmark",
+        title: "The auction benchmark",
+        about: "Queries of Nexmark through the runtime, exactly once, with a checkpoint each second. CPU is \
+                that of the whole process, the generator of the events in it.",
+        headlines: &[lower("CPU"), lower("longest checkpoint")],
     },
     Presentation {
         suite: "runtime",
