@@ -129,8 +129,15 @@ fn measure(options: &Options, recorder: &mut Recorder) {
     }
     let everything = "all of them";
     let suites = known(&options.suites, "suite", |name, error| recorder.fail(name, "-", &error));
-    let backends =
+    let mut backends =
         known(&options.backends, "backend", |name, error| recorder.fail(everything, name, &error));
+    backends.retain(|backend| match backend.options() {
+        Ok(_) => true,
+        Err(error) => {
+            recorder.fail(everything, &backend.to_string(), &error);
+            false
+        }
+    });
     let peers =
         known(&options.peers, "peer", |name, error| recorder.fail(everything, name, &error));
     for suite in Suite::value_variants() {
