@@ -221,7 +221,7 @@ fn flink_install(
 
 fn pattern_settings(options: &Options, backends: &[Backend], peers: &[Peer]) -> patterns::Settings {
     let (keys, events, warm_up) = match options.size {
-        Size::Quick => (5_000, 5_000, 1),
+        Size::Quick => (2_000, 2_000, 1),
         Size::Default => (1_000_000, 200_000, 2),
         Size::Large => (10_000_000, 1_000_000, 2),
     };

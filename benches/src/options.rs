@@ -142,7 +142,7 @@ pub(crate) struct Options {
     /// Rounds per contestant, interleaved; the median counts.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
-    /// Keys in `patterns`, in place of 5,000, 1,000,000 or 10,000,000 by size.
+    /// Keys in `patterns`, in place of 2,000, 1,000,000 or 10,000,000 by size.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) keys: Option<u64>,
     /// Lengths of values in `patterns`.
