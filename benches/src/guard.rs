@@ -207,12 +207,11 @@ mod tests {
     }
 
     #[test]
-    fn the_committed_file_names_the_hot_paths_and_they_exist() {
+    fn the_committed_file_names_hot_paths_and_they_exist() {
         let committed = read(&path()).unwrap();
-        let named: Vec<&str> = committed.instructions.keys().map(String::as_str).collect();
-        let mut expected = OPERATIONS.to_vec();
-        expected.sort_unstable();
-        assert_eq!(named, expected);
+        let named = committed.instructions.keys().map(String::as_str);
+        let unknown: Vec<&str> = named.filter(|name| !OPERATIONS.contains(name)).collect();
+        assert!(unknown.is_empty(), "{unknown:?} are no hot paths");
         for operation in OPERATIONS {
             assert!(micro::hot_path(operation, 20, 1).unwrap() >= 20, "{operation}");
         }
