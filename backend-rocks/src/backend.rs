@@ -254,6 +254,14 @@ impl KeyedBackend for RocksBackend {
             .first_page(page)
     }
 
+    fn has_map_keys(&mut self, at: &Address<'_>) -> Result<Option<bool>> {
+        let (shard, prefix) = locate_map(&self.shards, &self.states, at, "has_map_keys")?;
+        let bounds = map_bounds(&prefix, MapRange::ALL);
+        let state = shard.stored(at.state);
+        let scan = MapScan::start(shard, state, bounds, Order::Ascending, prefix.len())?;
+        scan.finds_any().map(Some)
+    }
+
     fn delete_range(&mut self, at: &Address<'_>, range: MapRange<'_>) -> Result<()> {
         let (shard, prefix) = locate_map(&self.shards, &self.states, at, "delete_range")?;
         if range.is_empty() {

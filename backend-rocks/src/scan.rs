@@ -67,6 +67,23 @@ impl MapScan {
         Ok(if self.fill(page)? { ScanStep::Last } else { ScanStep::More(Box::new(self)) })
     }
 
+    /// Whether it comes to any entry.
+    pub(crate) fn finds_any(mut self) -> Result<bool> {
+        let MapScan { walk, order, state, .. } = &mut self;
+        let to_the_end = walk.each(*order, |database, _, value| {
+            let stands_for_something = match value {
+                [.., era] if *era == state.era => true,
+                _ => database.eras().states()[state.id.index()].load(value)?.is_some(),
+            };
+            Ok(if stands_for_something {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            })
+        })?;
+        Ok(!to_the_end)
+    }
+
     /// Appends entries until the page is full; whether the scan has ended.
     fn fill(&mut self, page: &mut Page) -> Result<bool> {
         let MapScan { walk, order, prefix_len, state } = self;
