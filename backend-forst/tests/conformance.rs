@@ -6,7 +6,7 @@ use weir_backend_forst::{ForstBackendFactory, ForstOptions};
 use weir_state_api::BackendFactory;
 use weir_tests::conformance::{Case, run_where};
 
-use worlds::{Live, Lossy, Short, Slow, tiny, tiny_on_disk};
+use worlds::{Faulty, Live, Slow, tiny, tiny_on_disk};
 
 /// Cases that are about objects: a state as small as theirs would be a part of the handle.
 fn options() -> ForstOptions {
@@ -70,7 +70,7 @@ fn it_holds_when_reads_are_short() {
         matches!(case.group, "value" | "list" | "map" | "timers" | "iteration" | "ttl_change")
             || case.name == "rescaling_keeps_everything"
     };
-    holds(&Short::new(Live::new(tiny())), wanted);
+    holds(&Faulty::short(Live::new(tiny())), wanted);
 }
 
 /// Background work and reads end late and in any order.
@@ -89,7 +89,7 @@ fn it_holds_when_requests_fail() {
         matches!(case.group, "value" | "list" | "map" | "timers" | "ttl_change")
             || case.name == "rescaling_keeps_everything"
     };
-    holds(&Lossy::new(Live::new(tiny())), wanted);
+    holds(&Faulty::lossy(Live::new(tiny())), wanted);
 }
 
 /// With short tails in the manifest, and manifests in the handle.

@@ -122,64 +122,57 @@ impl Spawner for Late {
     }
 }
 
-/// Requests to the store fail, some of them after they have taken effect.
+/// The store of each instance has faults.
 #[derive(Debug)]
-pub(crate) struct Lossy<F>(F);
+pub(crate) struct Faulty<F> {
+    inner: F,
+    faults: fn() -> Faults,
+}
 
-impl<F> Lossy<F> {
-    pub(crate) fn new(inner: F) -> Self {
-        Lossy(inner)
+impl<F> Faulty<F> {
+    /// Requests fail, some of them after they have taken effect.
+    pub(crate) fn lossy(inner: F) -> Self {
+        Faulty { inner, faults: failing }
+    }
+
+    /// The store hands out less than it was asked for, again and again.
+    pub(crate) fn short(inner: F) -> Self {
+        Faulty { inner, faults: shortening }
     }
 }
 
-impl<F: BackendFactory> BackendFactory for Lossy<F> {
+fn failing() -> Faults {
+    let faults = Faults::new();
+    for round in 0..2_000 {
+        faults.fail(StoreOp::Read, round * 5 + 3, When::Before);
+        faults.fail(StoreOp::Write, round * 7 + 2, When::Before);
+        faults.fail(StoreOp::Close, round * 4 + 1, When::After);
+        faults.fail(StoreOp::Stat, round * 3 + 2, When::Before);
+        faults.fail(StoreOp::Delete, round * 2 + 1, When::Before);
+    }
+    faults
+}
+
+fn shortening() -> Faults {
+    let faults = Faults::new();
+    for round in 0..4_000 {
+        faults.shorten(round * 3 + 2, (round % 60) as usize);
+    }
+    faults
+}
+
+impl<F: BackendFactory> BackendFactory for Faulty<F> {
     fn name(&self) -> &str {
-        self.0.name()
+        self.inner.name()
     }
 
     fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
+        self.inner.capabilities()
     }
 
     fn open(&self, mut request: OpenRequest) -> BoxFuture<'static, Result<Box<dyn KeyedBackend>>> {
-        let faults = Faults::new();
-        for round in 0..2_000 {
-            faults.fail(StoreOp::Read, round * 5 + 3, When::Before);
-            faults.fail(StoreOp::Write, round * 7 + 2, When::Before);
-            faults.fail(StoreOp::Close, round * 4 + 1, When::After);
-            faults.fail(StoreOp::Stat, round * 3 + 2, When::Before);
-            faults.fail(StoreOp::Delete, round * 2 + 1, When::Before);
-        }
+        let faults = (self.faults)();
         request.environment.store = request.environment.store.layer(faults.layer());
-        self.0.open(request)
-    }
-}
-
-/// The store hands out less than it was asked for, again and again.
-#[derive(Debug)]
-pub(crate) struct Short<F>(F);
-
-impl<F> Short<F> {
-    pub(crate) fn new(inner: F) -> Self {
-        Short(inner)
-    }
-}
-
-impl<F: BackendFactory> BackendFactory for Short<F> {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
-    }
-
-    fn open(&self, mut request: OpenRequest) -> BoxFuture<'static, Result<Box<dyn KeyedBackend>>> {
-        let faults = Faults::new();
-        for round in 0..4_000 {
-            faults.shorten(round * 3 + 2, (round % 60) as usize);
-        }
-        request.environment.store = request.environment.store.layer(faults.layer());
-        self.0.open(request)
+        self.inner.open(request)
     }
 }

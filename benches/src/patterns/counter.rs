@@ -59,8 +59,4 @@ impl Operator for ByHand {
         self.store.put(&key, &self.value)?;
         Ok(count)
     }
-
-    fn own_account(&self) -> Option<u64> {
-        None
-    }
 }

@@ -66,8 +66,4 @@ impl Operator for ByHand {
         self.store.put(&key, &(event.number + self.lifetime).to_be_bytes())?;
         Ok(1)
     }
-
-    fn own_account(&self) -> Option<u64> {
-        None
-    }
 }

@@ -83,8 +83,4 @@ impl Operator for ByHand {
         self.store.scan(&from, &to, &mut |_, value| sum = meet(sum, value))?;
         Ok(sum)
     }
-
-    fn own_account(&self) -> Option<u64> {
-        None
-    }
 }

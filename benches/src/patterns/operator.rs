@@ -17,7 +17,9 @@ pub(crate) trait Operator {
     fn handle(&mut self, event: &Event) -> Result<u64>;
 
     /// Memory held for state by the backend's own account, if it keeps one.
-    fn own_account(&self) -> Option<u64>;
+    fn own_account(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// An access pattern.

@@ -93,10 +93,6 @@ impl Operator for ByHand {
         self.store.put(&key, &postcard::to_stdvec(&profile).map_err(unfit)?)?;
         Ok(answer)
     }
-
-    fn own_account(&self) -> Option<u64> {
-        None
-    }
 }
 
 fn unfit(error: postcard::Error) -> weir_state_api::Error {

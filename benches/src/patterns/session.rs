@@ -121,8 +121,4 @@ impl Operator for ByHand {
         self.store.put(&at(session.first), value.map_or(&[], |value| value))?;
         Ok(session.answer())
     }
-
-    fn own_account(&self) -> Option<u64> {
-        None
-    }
 }

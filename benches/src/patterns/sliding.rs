@@ -73,8 +73,4 @@ impl Operator for ByHand {
         })?;
         Ok(total)
     }
-
-    fn own_account(&self) -> Option<u64> {
-        None
-    }
 }

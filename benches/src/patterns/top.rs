@@ -77,8 +77,4 @@ impl Operator for ByHand {
         }
         Ok(scores.into_iter().fold(0, rank))
     }
-
-    fn own_account(&self) -> Option<u64> {
-        None
-    }
 }

@@ -92,8 +92,4 @@ impl Operator for ByHand {
         self.store.put(&key_bytes(b't', end, &[event.key]), &[])?;
         Ok(answer)
     }
-
-    fn own_account(&self) -> Option<u64> {
-        None
-    }
 }
