@@ -21,17 +21,6 @@ fn holds(factory: &dyn BackendFactory, wanted: impl Fn(&Case) -> bool) {
     assert!(!report.passed.is_empty(), "{report}");
 }
 
-/// They delete objects as no engine does that gave the instance a path of its own: it keeps its newest
-/// complete checkpoint, and its collector leaves alone what no complete checkpoint has named.
-fn fits_a_live_directory(case: &Case) -> bool {
-    !matches!(
-        case.name,
-        "nothing_is_built_on_that_is_known_to_be_gone"
-            | "nothing_is_built_on_before_its_completion_is_known"
-            | "aborted_checkpoints_are_not_built_on"
-    )
-}
-
 /// The cases that take their time, by name; the other cases of their themes are left out below.
 fn is_long(case: &Case) -> bool {
     matches!(case.group, "restore" | "isolation" | "damage" | "sharing")
@@ -50,7 +39,7 @@ fn is_long(case: &Case) -> bool {
 /// reads pend.
 #[test]
 fn it_holds_when_everything_goes_through_the_store() {
-    holds(&Live::new(tiny()), |case| fits_a_live_directory(case) && !is_long(case));
+    holds(&Live::new(tiny()), |case| !is_long(case));
 }
 
 /// Tables come to local disk and leave it again.
@@ -58,7 +47,7 @@ fn it_holds_when_everything_goes_through_the_store() {
 fn it_holds_with_a_disk_cache() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let factory = Live::new(tiny_on_disk(folder.path()));
-    holds(&factory, |case| fits_a_live_directory(case) && !is_long(case));
+    holds(&factory, |case| !is_long(case));
     let used = factory.options().resources.usage();
     assert!(used.disk_cache_hits > 0 && used.disk_cache_evicted_bytes > 0, "{used:?}");
 }

@@ -230,7 +230,8 @@ impl<'f> Harness<'f> {
     }
 
     /// Deletes the objects that the handles in `gone` name and none in `kept` does, as a collector
-    /// may once a checkpoint is subsumed.
+    /// may once a checkpoint is subsumed. With nothing kept, what a running instance has made between
+    /// snapshots stays: an engine keeps at least its newest complete checkpoint.
     ///
     /// # Panics
     /// When the store does not delete one.
@@ -243,7 +244,8 @@ impl<'f> Harness<'f> {
         let paths = |object: &'a ObjectRef| object.path.as_str();
         let kept: BTreeSet<&str> = kept.into_iter().flat_map(objects).map(paths).collect();
         let gone: BTreeSet<&str> = gone.into_iter().flat_map(objects).map(paths).collect();
-        for path in gone.difference(&kept) {
+        let stays = |path: &str| kept.is_empty() && path.starts_with(LIVE);
+        for path in gone.difference(&kept).filter(|path| !stays(path)) {
             block_on(self.bare_store.delete(path)).expect("the bare store does not fail");
         }
     }
