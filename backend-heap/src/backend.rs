@@ -16,8 +16,8 @@ use crate::cell::lock;
 use crate::clean_up::Sieve;
 use crate::keyed_table::{KeyedTable, Locator, Slot};
 use crate::options::HeapOptions;
+use crate::plain_access::plain_word_slot;
 use crate::point_slot::PointSlot;
-use crate::point_table::PointTable;
 use crate::scan::{KeyScan, MapScan, fill_from_map};
 use crate::snapshot::{
     BACKEND_NAME, Chain, FORMAT_VERSION, PinnedInstance, PinnedSection, Written, write_snapshot,
@@ -170,36 +170,6 @@ impl HeapBackend {
         owned.index_of(key.group()).ok_or_else(|| foreign_key(key, owned))
     }
 
-    /// The table for a point access in the default namespace; `None` for all else, be it right or
-    /// wrong. The most common path, kept free of everything that the others need.
-    #[inline(always)]
-    fn plain_point_table(&self, at: &Address<'_>) -> Option<&PointTable> {
-        let group = self.request.key_groups.index_of(at.key.group())?;
-        match &self.states.get(at.state.index())?.tables {
-            Tables::Point(tables) if at.namespace.is_empty() => tables.get(group),
-            _ => None,
-        }
-    }
-
-    /// Whether such an access reads without a lock. Apart from the read: what is lent may borrow the
-    /// instance only where nothing else is tried afterwards.
-    #[inline(always)]
-    fn is_plain_readable(&self, at: &Address<'_>) -> bool {
-        self.plain_point_table(at).is_some_and(|table| {
-            table.cell(at.key.hash()).is_none_or(|cell| cell.readable().is_some())
-        })
-    }
-
-    /// The table for writing in such an access.
-    #[inline(always)]
-    fn plain_point_table_mut(&mut self, at: &Address<'_>) -> Option<&mut PointTable> {
-        let group = self.request.key_groups.index_of(at.key.group())?;
-        match &mut self.states.get_mut(at.state.index())?.tables {
-            Tables::Point(tables) if at.namespace.is_empty() => tables.get_mut(group),
-            _ => None,
-        }
-    }
-
     /// Writes what an update function has decided on, where writing in place does not do.
     #[inline(never)]
     fn finish_update(&mut self, at: &Address<'_>, change: Change) -> Result<()> {
@@ -307,6 +277,10 @@ impl KeyedBackend for HeapBackend {
         if self.is_plain_readable(at) {
             return Ok(lend(self.plain_point_table(at).and_then(|table| table.read(at.key))));
         }
+        if self.is_plain_map_readable(at) {
+            let table = self.plain_map_table(at);
+            return Ok(lend(table.and_then(|table| table.read(at.key, at.map_key))));
+        }
         self.get_any(at)
     }
 
@@ -314,6 +288,11 @@ impl KeyedBackend for HeapBackend {
         self.limit.check(value.len())?;
         if let Some(table) = self.plain_point_table_mut(at)
             && table.put_word(at.key, value)
+        {
+            return Ok(());
+        }
+        if let Some(table) = self.plain_map_table_mut(at)
+            && table.put_word(at.key, at.map_key, value)
         {
             return Ok(());
         }
@@ -549,23 +528,6 @@ impl KeyedBackend for HeapBackend {
         statistics.bytes_reused = self.traffic.reused.load(Ordering::Relaxed);
         statistics.bytes_downloaded = self.traffic.downloaded.load(Ordering::Relaxed);
         statistics
-    }
-}
-
-/// The slot for an access in the default namespace with a key of one word, if it exists, the writer
-/// alone holds it and it holds its content.
-#[inline(always)]
-fn plain_word_slot<'s>(
-    states: &'s mut [State],
-    owned: KeyGroupRange,
-    at: &Address<'_>,
-) -> Option<&'s mut PointSlot> {
-    let group = owned.index_of(at.key.group())?;
-    match &mut states.get_mut(at.state.index())?.tables {
-        Tables::Point(tables) if at.namespace.is_empty() => {
-            tables.get_mut(group)?.find_word_mut(at.key)
-        }
-        _ => None,
     }
 }
 

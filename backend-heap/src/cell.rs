@@ -205,17 +205,30 @@ impl<S: Slot> View<S> {
             None => shared.push(slot.clone()),
         };
         match self {
-            View::Shared(segment) => segment.iter().filter(wanted).for_each(each),
+            View::Shared(segment) => for_each_touched(&segment, wanted, each),
             View::Pinned(view) => {
                 let mut pinned = lock(&view.pinned);
                 let saved = pinned.take_saved(view.epoch);
-                let unchanged = pinned.segment.iter().filter(|slot| slot.epoch() <= view.epoch);
-                unchanged.filter(wanted).for_each(&mut each);
+                let unchanged = |slot: &&S| slot.epoch() <= view.epoch && wanted(slot);
+                for_each_touched(&pinned.segment, unchanged, &mut each);
                 drop(pinned);
                 saved.iter().filter(wanted).for_each(each);
             }
         }
         shared
+    }
+}
+
+/// Shows the entries that are `wanted`, a run at a time: all of a run are touched before the first one
+/// is shown.
+fn for_each_touched<S: Slot>(
+    segment: &Segment<S>,
+    wanted: impl Fn(&&S) -> bool,
+    mut each: impl FnMut(&S),
+) {
+    for run in segment.runs() {
+        run.iter().flatten().filter(&wanted).for_each(Slot::touch);
+        run.iter().flatten().filter(&wanted).for_each(&mut each);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::hint::black_box;
 use std::sync::Arc;
 
 /// The longest content that is stored without an allocation.
@@ -91,6 +92,13 @@ pub(crate) fn copy_short(target: &mut [u8], source: &[u8]) {
         (Some(second), Ok(word)) => *second = *word,
         _ => target.copy_from_slice(source),
     }
+}
+
+/// Begins to load bytes: a line at their beginning and at their end, the others follow by themselves.
+#[inline]
+pub(crate) fn touch(bytes: &[u8]) {
+    black_box(bytes.first().copied());
+    black_box(bytes.last().copied());
 }
 
 impl PartialEq for CompactBytes {

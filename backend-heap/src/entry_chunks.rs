@@ -136,10 +136,17 @@ impl EntryChunks {
     #[inline(always)]
     pub(crate) fn get(&self, key: &[u8]) -> Option<&[u8]> {
         if let EntryChunks::One(chunk) = self {
-            let entries = Entries::of(chunk);
-            return entries.value(entries.search(key).ok()?);
+            return chunk.get(Entries::of(chunk).find(key)?);
         }
         self.value(self.search(key).ok()?)
+    }
+
+    /// The place of the value of a key, if it is in the single chunk.
+    #[inline(always)]
+    pub(crate) fn value_in_one(&mut self, key: &[u8]) -> Option<&mut [u8]> {
+        let EntryChunks::One(chunk) = self else { return None };
+        let value = Entries::of(chunk).find(key)?;
+        chunk.get_mut(value)
     }
 
     /// The value at a place.

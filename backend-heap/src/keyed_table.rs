@@ -38,6 +38,9 @@ pub(crate) trait Slot: Clone {
     fn entry_count(&self) -> usize;
     /// Bytes on the heap; O(1).
     fn heap_bytes(&self) -> usize;
+    /// Begins to load what it refers to. A reader of many entries does it for some of them at once, so
+    /// that their cache misses overlap.
+    fn touch(&self);
     /// Whether it holds anything that has not expired.
     fn is_live(&self, sieve: &Sieve) -> bool;
     /// The epoch of its last change.

@@ -61,7 +61,7 @@
 //! | `sorted_chunks`, `chunk_list` | ordered sequences, copied chunk by chunk |
 //! | `point_table`, `map_table`, `timer_queue` | the three shapes of state |
 //! | `stored_timer`, `timer_group`, `head_index` | a timer, those of a key group, the first of all groups |
-//! | `store`, `backend` | the tables of a state, the instance |
+//! | `store`, `backend`, `plain_access` | the tables of a state, the instance, its most common path |
 //! | `clean_up` | removing what has expired, changing the TTL of a state |
 //! | `scan` | scans over maps and keys |
 //! | `snapshot` | the format (`docs/formats/heap-snapshot.md`), writing and reading it |
@@ -80,6 +80,7 @@ mod keyed_table;
 mod map_slot;
 mod map_table;
 mod options;
+mod plain_access;
 mod point_slot;
 mod point_table;
 mod removals;

@@ -4,6 +4,7 @@
 //! when the key is a word in the default namespace.
 
 use crate::clean_up::Sieve;
+use crate::compact_bytes::touch;
 use crate::entry_chunk::Entry;
 use crate::entry_chunks::EntryChunks;
 use crate::keyed_table::{Locator, Slot, same_bytes};
@@ -54,6 +55,12 @@ impl MapSlot {
         }
     }
 
+    /// Whether it is the map of this key in the default namespace.
+    #[inline(always)]
+    pub(crate) fn is_of(&self, word: &[u8; 8]) -> bool {
+        matches!(self, MapSlot::Word { key, .. } if key == word)
+    }
+
     /// Stores a value.
     #[inline(always)]
     pub(crate) fn put(&mut self, (key, value): Entry<'_>) {
@@ -71,6 +78,13 @@ impl Slot for MapSlot {
 
     fn is_live(&self, sieve: &Sieve) -> bool {
         self.entries().iter().any(|(_, value)| sieve.is_live(value))
+    }
+
+    #[inline]
+    fn touch(&self) {
+        if let EntryChunks::One(chunk) = self.entries() {
+            touch(chunk);
+        }
     }
 
     #[inline]

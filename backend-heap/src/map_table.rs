@@ -1,11 +1,14 @@
 //! Map states: an ordered map of byte strings per (key, namespace).
 
-use weir_state_api::{Change, MapRange, Result, UpdateFn, ValueLimit};
+use weir_state_api::{Change, KeyRef, MapRange, Result, UpdateFn, ValueLimit};
 
+use crate::cell::Cell;
+use crate::compact_bytes::copy_short;
 use crate::entry_chunk::{Entry, MAX_VALUE_LEN};
 use crate::entry_chunks::EntryChunks;
-use crate::keyed_table::{Fate, KeyedTable, Locator};
+use crate::keyed_table::{Fate, KeyedTable, Locator, Slot};
 use crate::map_slot::MapSlot;
+use crate::segment::Segment;
 use crate::sorted_chunks::Position;
 
 /// The maps of one map state in one key group.
@@ -20,6 +23,37 @@ fn single(at: Locator<'_>, entry: Entry<'_>) -> Fate<MapSlot> {
 }
 
 impl MapTable {
+    /// The value under a map key of the map of a key in the default namespace, if the segment can be read
+    /// without a lock. As few instructions as [`PointTable::read`](crate::point_table::PointTable::read),
+    /// for the same reason.
+    #[inline(always)]
+    pub(crate) fn read(&self, key: KeyRef<'_>, map_key: &[u8]) -> Option<&[u8]> {
+        let segment = self.cell(key.hash())?.readable()?;
+        let slot = match <&[u8; 8]>::try_from(key.bytes()) {
+            Ok(word) => segment.find_entry(key.hash(), |slot| slot.is_of(word))?,
+            Err(_) => find_any(segment, key)?,
+        };
+        slot.entries().get(map_key)
+    }
+
+    /// Writes a value where one of its length is, in a small map of a key of one word in the default
+    /// namespace, if the writer alone holds it. Such a change leaves the accounts as they are. Says
+    /// whether it was done.
+    #[inline(always)]
+    pub(crate) fn put_word(&mut self, key: KeyRef<'_>, map_key: &[u8], value: &[u8]) -> bool {
+        let epoch = self.epoch();
+        let Ok(word) = <&[u8; 8]>::try_from(key.bytes()) else { return false };
+        let segment = self.cell_mut(key.hash()).and_then(Cell::owned);
+        let slot = segment.and_then(|s| s.find_entry_mut(key.hash(), |slot| slot.is_of(word)));
+        let Some(slot) = slot else { return false };
+        match slot.entries_mut().value_in_one(map_key) {
+            Some(place) if place.len() == value.len() => copy_short(place, value),
+            _ => return false,
+        }
+        slot.set_epoch(epoch);
+        true
+    }
+
     /// The value under a map key.
     #[inline]
     pub(crate) fn get_entry(&mut self, at: Locator<'_>, map_key: &[u8]) -> Option<&[u8]> {
@@ -163,6 +197,12 @@ impl MapTable {
             Ok(Fate::Changed)
         })
     }
+}
+
+#[inline(never)]
+fn find_any<'s>(segment: &'s Segment<MapSlot>, key: KeyRef<'_>) -> Option<&'s MapSlot> {
+    let at = Locator::new(key, b"");
+    segment.find_entry(key.hash(), |slot| slot.is_at(at))
 }
 
 fn remove(map: &mut MapSlot, at: Position) -> Fate<MapSlot> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use weir_state_api::KeyRef;
 
 use crate::clean_up::Sieve;
-use crate::compact_bytes::{ARC_OVERHEAD, copy_short};
+use crate::compact_bytes::{ARC_OVERHEAD, copy_short, touch};
 use crate::keyed_table::{Locator, Slot, same_bytes};
 use crate::segment::Hashed;
 
@@ -237,6 +237,15 @@ impl PointSlot {
 impl Slot for PointSlot {
     fn is_live(&self, sieve: &Sieve) -> bool {
         sieve.is_live(self.value())
+    }
+
+    #[inline]
+    fn touch(&self) {
+        match self {
+            PointSlot::Small { .. } => {}
+            PointSlot::Fixed { bytes, .. } => touch(bytes),
+            PointSlot::Growable { bytes, .. } => touch(bytes),
+        }
     }
 
     #[inline]

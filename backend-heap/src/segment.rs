@@ -14,6 +14,9 @@ pub(crate) trait Hashed {
     fn hash(&self) -> u64;
 }
 
+/// So many places are read together by who reads all: their entries' cache misses overlap.
+const RUN_LEN: usize = 16;
+
 /// The smallest capacity that is not zero.
 const MIN_CAPACITY: usize = 4;
 
@@ -62,6 +65,11 @@ impl<S: Hashed> Segment<S> {
     /// The entries, in no defined order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &S> {
         self.places.iter().flatten()
+    }
+
+    /// The same, some at a time: neighbouring places.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = &[Option<S>]> {
+        self.places.chunks(RUN_LEN)
     }
 
     /// The place of the entry with this hash for which `is_it` holds.

@@ -4,7 +4,7 @@
 //! Registering appends to the log, which is all that most timers cost until they are due. The log is
 //! sorted and merged into the sequence at once: many timers that go to the same chunk are one pass
 //! over it, where inserting each would be a search in memory that no cache holds. That happens when
-//! the log is an eighth of the sequence, and when the first timer is needed.
+//! the log is as long as the sequence, within limits, and when the first timer is needed.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::stored_timer::StoredTimer;
 const MIN_LOG_LEN: usize = 64;
 
 /// And never more, so that no single call pays for many.
-const MAX_LOG_LEN: usize = 1024;
+const MAX_LOG_LEN: usize = 4096;
 
 /// A timer is registered, or deleted.
 #[derive(Debug, Clone)]
@@ -54,21 +54,26 @@ impl FrozenTimers {
 
     /// The timers in order.
     pub(crate) fn into_sorted(mut self) -> SortedChunks<StoredTimer> {
-        let log = self.logs.iter().flat_map(|log| log.iter().cloned()).collect();
-        self.sorted.apply(last_of_each(log), |_, _| {});
+        let log: Log = self.logs.iter().flat_map(|log| log.iter().cloned()).collect();
+        self.sorted.apply(last_of_each(&log), |_, _| {});
         self.sorted
     }
 }
 
 /// What a log comes to: the timers in it in order, and whether they are registered in the end.
-fn last_of_each(mut log: Log) -> Vec<(StoredTimer, bool)> {
-    // Stable: of one timer the entries stay in the order of the calls.
-    log.sort_by(|a, b| a.timer.cmp(&b.timer));
+fn last_of_each(log: &[LogEntry]) -> Vec<(StoredTimer, bool)> {
+    // Times decide between most timers; to sort these and numbers moves little.
+    let mut order: Vec<_> = log.iter().map(|entry| entry.timer.time).zip(0..).collect();
+    order.sort_unstable();
     let mut changes: Vec<(StoredTimer, bool)> = Vec::with_capacity(log.len());
-    for LogEntry { timer, registered } in log {
-        match changes.last_mut() {
-            Some(last) if last.0 == timer => last.1 = registered,
-            _ => changes.push((timer, registered)),
+    for same_time in order.chunk_by_mut(|(a, _), (b, _)| a == b) {
+        // Stable: of one timer the entries stay in the order of the calls.
+        same_time.sort_by(|(_, a), (_, b)| log[*a].timer.cmp(&log[*b].timer));
+        for LogEntry { timer, registered } in same_time.iter().map(|(_, index)| &log[*index]) {
+            match changes.last_mut() {
+                Some(last) if last.0 == *timer => last.1 = *registered,
+                _ => changes.push((timer.clone(), *registered)),
+            }
         }
     }
     changes
@@ -85,7 +90,7 @@ impl TimerGroup {
     pub(crate) fn len(&self) -> usize {
         let log = self.sealed.iter().flat_map(|log| log.iter()).chain(&self.log);
         let mut len = self.sorted.len();
-        for (timer, registered) in last_of_each(log.cloned().collect()) {
+        for (timer, registered) in last_of_each(&log.cloned().collect::<Log>()) {
             match (self.sorted.search(|other| other.cmp(&timer)).is_ok(), registered) {
                 (false, true) => len += 1,
                 (true, false) => len -= 1,
@@ -136,23 +141,25 @@ impl TimerGroup {
     #[inline]
     pub(crate) fn is_log_full(&self) -> bool {
         self.log.len() >= MIN_LOG_LEN
-            && self.log.len() >= (self.sorted.len() / 8).clamp(MIN_LOG_LEN, MAX_LOG_LEN)
+            && self.log.len() >= self.sorted.len().clamp(MIN_LOG_LEN, MAX_LOG_LEN)
     }
 
     /// Brings the sequence up to date.
     pub(crate) fn settle(&mut self) {
-        let mut log: Log = Vec::new();
-        for sealed in self.sealed.drain(..) {
-            log.append(&mut Arc::unwrap_or_clone(sealed));
+        let mut log = std::mem::take(&mut self.log);
+        if !self.sealed.is_empty() {
+            let sealed = self.sealed.drain(..).flat_map(Arc::unwrap_or_clone);
+            log = sealed.chain(log).collect();
         }
-        log.append(&mut self.log);
-        self.log.shrink_to(MIN_LOG_LEN);
         self.has_deletions = false;
         let (mut came, mut gone) = (0, 0);
-        self.sorted.apply(last_of_each(log), |timer, registered| {
+        self.sorted.apply(last_of_each(&log), |timer, registered| {
             *if registered { &mut came } else { &mut gone } += timer.heap_bytes();
         });
         self.content_bytes = self.content_bytes + came - gone;
+        log.clear();
+        log.shrink_to(MIN_LOG_LEN);
+        self.log = log;
     }
 
     /// The first timer, once everything is settled.

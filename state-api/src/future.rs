@@ -59,6 +59,7 @@ impl<'a, T> StateFuture<'a, T> {
     ///
     /// # Errors
     /// The outer `Err` gives the future back: it is still pending.
+    #[inline(always)]
     pub fn try_ready(self) -> Result<Result<T>, Self> {
         match self.0 {
             Inner::Ready(result) => Ok(result),

@@ -22,14 +22,21 @@ pub enum Verdict {
 /// It drops what has expired at `time`, an expired list element out of a list too, and turns stamps
 /// that count from the first watermark into ones that name it. Bytes that no write of such a state
 /// can have left are kept; reading them reports the damage.
+#[inline]
 pub fn sweep(kind: StateKind, ttl: &StateTtl, stored: &[u8], time: &TtlTime) -> Verdict {
     if kind == StateKind::List {
         return sweep_list(ttl, stored, time);
     }
-    let Some((stamp, value)) = Stamp::split(stored) else { return Verdict::Keep };
-    if ttl.is_expired(stamp, time) {
-        return Verdict::Drop;
+    match Stamp::split(stored) {
+        Some((stamp, _)) if ttl.is_expired(stamp, time) => Verdict::Drop,
+        None | Some((Stamp::Written(_) | Stamp::Until(_), _)) => Verdict::Keep,
+        Some((stamp, value)) => settle(ttl, stamp, value, time),
     }
+}
+
+/// Out of line: few values count from the first watermark, and a clean-up visits one at each access.
+#[inline(never)]
+fn settle(ttl: &StateTtl, stamp: Stamp, value: &[u8], time: &TtlTime) -> Verdict {
     let settled = stamp.settled(ttl.domain, time);
     if settled == stamp {
         return Verdict::Keep;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::expiry::Expiry;
+use super::state_name::StateName;
 use crate::{
     Address, BoxFuture, Error, KeyRef, KeyedBackend, Lookup, Result, StateFuture, StateId, Ttl,
 };
@@ -52,7 +53,7 @@ pub trait StateAccess: Send {
 #[derive(Clone)]
 pub(crate) struct Slot {
     pub(crate) state: StateId,
-    pub(crate) name: Arc<str>,
+    name: StateName,
     /// Looked at first by every access: with one, values begin with a stamp.
     pub(super) ttl: Option<Ttl>,
     namespace: Namespace,
@@ -60,7 +61,7 @@ pub(crate) struct Slot {
 
 impl Slot {
     pub(crate) fn new(state: StateId, name: &str, ttl: Option<Ttl>) -> Self {
-        Slot { state, name: name.into(), ttl, namespace: Namespace::default() }
+        Slot { state, name: StateName::new(name), ttl, namespace: Namespace::default() }
     }
 
     pub(crate) fn in_namespace(&self, namespace: &[u8]) -> Self {
@@ -120,7 +121,7 @@ impl Slot {
     /// Names the state in an error that arose in its name.
     #[cold]
     pub(crate) fn blame(&self, error: Error) -> Error {
-        if error.state_name().is_some() { error } else { error.state(&*self.name) }
+        if error.state_name().is_some() { error } else { error.state(self.name.as_str()) }
     }
 }
 

@@ -237,9 +237,8 @@ impl Slot {
         backend: &mut dyn KeyedBackend,
         expiry: &mut Expiry,
     ) -> Result<Life> {
-        self.begin(backend, expiry)?.ok_or_else(|| {
-            Error::new(ErrorKind::InvalidUsage, "the state has no TTL").state(&*self.name)
-        })
+        self.begin(backend, expiry)?
+            .ok_or_else(|| self.blame(Error::new(ErrorKind::InvalidUsage, "the state has no TTL")))
     }
 
     /// Begins a write, if the state has a TTL.

@@ -37,11 +37,13 @@ impl<V: Send + 'static, C: Codec<V>> ReducingState<V, C> {
     }
 
     /// The combined value, or `None`.
+    #[inline(always)]
     pub fn get<A: StateAccess + ?Sized>(&self, at: &mut A) -> StateFuture<'static, Option<V>> {
         self.value.get(at)
     }
 
     /// Combines the value with `element`; answers whether it is the first one.
+    #[inline(always)]
     pub fn add<'a, A: StateAccess + ?Sized>(
         &'a self,
         at: &'a mut A,
@@ -177,6 +179,7 @@ impl<G: Aggregate, C: Codec<G::Accumulator>> AggregatingState<G, C> {
     }
 
     /// The result of what was added, or `None` when nothing was.
+    #[inline(always)]
     pub fn get<A: StateAccess + ?Sized>(
         &self,
         at: &mut A,
@@ -184,13 +187,20 @@ impl<G: Aggregate, C: Codec<G::Accumulator>> AggregatingState<G, C> {
     where
         G::Output: 'static,
     {
-        let aggregate = self.aggregate.clone();
-        self.value
-            .get(at)
-            .and_then(move |stored| Ok(stored.map(|stored| aggregate.output(&stored))))
+        match self.value.get(at).try_ready() {
+            Ok(ready) => {
+                let output = |stored| self.aggregate.output(&stored);
+                StateFuture::ready(ready.map(|stored| stored.map(output)))
+            }
+            Err(pending) => {
+                let aggregate = self.aggregate.clone();
+                pending.and_then(move |stored| Ok(stored.map(|stored| aggregate.output(&stored))))
+            }
+        }
     }
 
     /// Folds one input in; answers whether it is the first one.
+    #[inline(always)]
     pub fn add<'a, A: StateAccess + ?Sized>(
         &'a self,
         at: &'a mut A,

@@ -59,6 +59,7 @@ where
     }
 
     /// Encodes `key`, then runs `f` at the entry's address.
+    #[inline(always)]
     fn at_entry<A: StateAccess + ?Sized, R>(
         &self,
         at: &mut A,
@@ -74,6 +75,7 @@ where
         })
     }
 
+    #[inline(always)]
     fn read<A: StateAccess + ?Sized, T: 'static>(
         &self,
         at: &mut A,
@@ -97,6 +99,7 @@ where
     }
 
     /// The value of a map key, or `None`.
+    #[inline(always)]
     pub fn get<A: StateAccess + ?Sized>(
         &self,
         at: &mut A,
@@ -108,6 +111,7 @@ where
 
     /// Whether the map has the key; the value is not decoded. With a TTL it is a read like
     /// [`get`](MapState::get).
+    #[inline(always)]
     pub fn contains<A: StateAccess + ?Sized>(
         &self,
         at: &mut A,
@@ -120,6 +124,7 @@ where
     ///
     /// # Errors
     /// When key or value cannot be encoded or are too large; the map stays as it was.
+    #[inline(always)]
     pub fn put<A: StateAccess + ?Sized>(&self, at: &mut A, key: &K, value: &V) -> Result<()> {
         self.put_for(at, key, value, Lifetime::OfState)
     }
@@ -155,6 +160,7 @@ where
         self.put_for(at, key, value, Lifetime::Until(instant))
     }
 
+    #[inline(always)]
     fn put_for<A: StateAccess + ?Sized>(
         &self,
         at: &mut A,
@@ -211,6 +217,7 @@ where
         Ok(())
     }
 
+    #[inline(always)]
     fn put_in(&self, scope: &mut Scope<'_>, key: &K, value: &V, lifetime: Lifetime) -> Result<()> {
         let key_len = self.encode_entry(scope, key, value, lifetime)?;
         let (map_key, value) = scope.buffer.split_at(key_len);
@@ -219,7 +226,7 @@ where
 
     /// Begins to write an entry: encodes key, stamp and value into the buffer. Returns the length of
     /// the key.
-    #[inline]
+    #[inline(always)]
     fn encode_entry(
         &self,
         scope: &mut Scope<'_>,
@@ -242,6 +249,7 @@ where
     ///
     /// # Errors
     /// When the key cannot be encoded.
+    #[inline(always)]
     pub fn remove<A: StateAccess + ?Sized>(&self, at: &mut A, key: &K) -> Result<()> {
         self.at_entry(at, key, |backend, expiry, address| {
             self.slot.begin_write(backend, expiry, address, Extent::Address)?;
@@ -293,6 +301,7 @@ where
 
     /// Whether the map has no entry; decodes nothing, refreshes nothing, and stops at the first
     /// entry.
+    #[inline(always)]
     pub fn is_empty<A: StateAccess + ?Sized>(&self, at: &mut A) -> StateFuture<'static, bool> {
         // With a TTL what is there may have expired.
         if self.slot.ttl.is_none() {
@@ -313,6 +322,7 @@ where
     }
 
     /// All entries in ascending order of the encoded map keys, as of now.
+    #[inline(always)]
     pub fn entries<A: StateAccess + ?Sized>(
         &self,
         at: &mut A,
@@ -392,6 +402,7 @@ where
         Ok((encode(range.start_bound())?, encode(range.end_bound())?))
     }
 
+    #[inline(always)]
     fn scan<A: StateAccess + ?Sized>(
         &self,
         at: &mut A,

@@ -53,6 +53,7 @@ where
     }
 
     /// The next entry of the page that is read.
+    #[inline(always)]
     fn next_here(&mut self) -> Option<Result<(K, V)>> {
         while self.next < self.page.len() {
             let entry = self.decode(self.next).map_err(|error| self.state.slot.blame(error));
@@ -139,6 +140,7 @@ where
     }
 
     /// Entry `index` of the page, unless it has expired.
+    #[inline(always)]
     fn decode(&self, index: usize) -> Result<Option<(K, V)>> {
         let Some((map_key, stored)) = self.page.get(index) else { return Ok(None) };
         let decode = |stored: Option<&[u8]>| {
@@ -174,7 +176,12 @@ where
 {
     type Item = Result<(K, V)>;
 
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
+        if let entry @ Some(_) = self.next_here() {
+            return entry;
+        }
+        self.rest.as_ref()?;
         self.next_entry().wait().transpose()
     }
 }

@@ -13,6 +13,7 @@ mod namespaced;
 mod refresh;
 mod registration;
 mod sorted_map;
+mod state_name;
 mod store;
 mod timers;
 mod value;

@@ -52,6 +52,7 @@ impl<N, NC: Codec<N>> TimerState<N, NC> {
     ///
     /// # Errors
     /// When the namespace cannot be encoded.
+    #[inline(always)]
     pub fn register<A: StateAccess + ?Sized>(
         &self,
         at: &mut A,
@@ -65,6 +66,7 @@ impl<N, NC: Codec<N>> TimerState<N, NC> {
     ///
     /// # Errors
     /// When the namespace cannot be encoded.
+    #[inline(always)]
     pub fn delete<A: StateAccess + ?Sized>(
         &self,
         at: &mut A,
@@ -74,6 +76,7 @@ impl<N, NC: Codec<N>> TimerState<N, NC> {
         self.with_timer(at, time, namespace, |backend, timer| backend.delete_timer(timer))
     }
 
+    #[inline(always)]
     fn with_timer<A: StateAccess + ?Sized>(
         &self,
         at: &mut A,
