@@ -134,10 +134,13 @@ pub async fn remove_empty_folders(store: &Operator, folders: BTreeSet<String>) {
     if store.info().scheme() != "fs" {
         return;
     }
-    // Deepest first. A file system refuses to delete a folder that holds something, and what is left
-    // of an empty one harms nobody.
+    // Deepest first. A file system refuses to delete a folder that holds something, but says so in a way
+    // that stores which try again do not understand: they would for seconds, so it is looked at first.
+    // What is left of an empty one harms nobody.
     for folder in folders.into_iter().rev() {
-        drop(store.delete(&folder).await);
+        if names_in(store, &folder).await.is_ok_and(|names| names.is_empty()) {
+            drop(store.delete(&folder).await);
+        }
     }
 }
 
@@ -206,6 +209,17 @@ mod tests {
             .unwrap();
         assert_eq!(gone, objects);
         assert!(block_on(objects_under(&store, "")).unwrap().is_empty());
+    }
+
+    /// A store that tries again tries nothing again here: whoever removes folders does not wait.
+    #[test]
+    fn folders_that_hold_something_are_not_tried_at() {
+        let (_folder, store) = on_disk();
+        fill(&store, &["a/b/c"]);
+        let again = opendal::layers::RetryLayer::new()
+            .with_notify(|event: opendal::layers::RetryEvent<'_>| panic!("again: {}", event.err));
+        let folders = ["a/", "a/b/"].map(String::from);
+        block_on(remove_empty_folders(&store.layer(again), folders.into()));
     }
 
     #[test]
