@@ -3,14 +3,17 @@
 use std::sync::{Arc, Mutex};
 
 use weir_state_api::ttl::TtlClock;
-use weir_state_api::{BackendFactory, BoxFuture, Capabilities, KeyedBackend, OpenRequest, Result};
+use weir_state_api::{
+    BackendFactory, BoxFuture, Capabilities, KeyGroupRange, KeyedBackend, OpenRequest, Result,
+    SnapshotHandle,
+};
 
 use crate::backend::{self, RocksBackend};
 use crate::local_copies::LocalCopies;
 use crate::options::RocksOptions;
 use crate::restore::{Restored, restore};
 use crate::shard::Shards;
-use crate::snapshot::{BACKEND_NAME, FORMAT_VERSION, Snapshots, Traffic};
+use crate::snapshot::{BACKEND_NAME, FORMAT_VERSION, Manifest, Snapshots, Traffic};
 use crate::work_directory::WorkDirectory;
 
 /// Opens instances of the RocksDB backend; cheap to clone. All its instances share its memory budget.
@@ -52,6 +55,11 @@ impl BackendFactory for RocksBackendFactory {
             let backend = open(request, options).await?;
             Ok(Box::new(backend) as Box<dyn KeyedBackend>)
         })
+    }
+
+    /// Leaves out whole databases; those that hold other key groups too are not looked at there.
+    fn clip(&self, handle: &SnapshotHandle, key_groups: KeyGroupRange) -> Result<SnapshotHandle> {
+        Ok(Manifest::of(handle)?.clipped(handle, key_groups))
     }
 }
 

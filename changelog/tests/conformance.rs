@@ -3,9 +3,14 @@
 
 mod support;
 
-use weir_backend_forst::ForstBackendFactory;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use weir_backend_forst::{ForstBackendFactory, ForstOptions, ForstResources, RequestLimits};
 use weir_backend_heap::{HeapBackendFactory, HeapOptions};
+use weir_state_api::SnapshotHandle;
 use weir_tests::conformance::{Case, run_where};
+use weir_tests::harness::{At, Harness};
 use weir_tests::matrix;
 
 /// The log alone: nothing is materialized but an empty instance.
@@ -65,6 +70,22 @@ fn concerns_snapshots(case: &Case) -> bool {
     groups.contains(&case.group) && stands_with_materializations(case)
 }
 
+/// Limits so small that state is flushed, compacted and read from the store all the time.
+fn small_forst() -> ForstBackendFactory {
+    // Cases in which the store fails do not wait for it.
+    let limits = RequestLimits { first_pause: Duration::ZERO, ..RequestLimits::default() };
+    let resources =
+        ForstResources::builder().cache_bytes(256 << 10).request_limits(limits).build().unwrap();
+    let options = ForstOptions::default()
+        .with_resources(resources)
+        .with_memtable_bytes(64 << 10)
+        .with_table_bytes(32 << 10)
+        .with_block_bytes(1 << 10)
+        .with_inline_tail_bytes(0)
+        .with_inline_manifest_bytes(0);
+    ForstBackendFactory::new(options)
+}
+
 #[test]
 fn around_forst_at_random() {
     let factory = support::Prompt::at_random(ForstBackendFactory::default());
@@ -74,4 +95,70 @@ fn around_forst_at_random() {
 #[test]
 fn around_forst_matrix_at_random() {
     matrix::check(&support::Prompt::at_random(ForstBackendFactory::default()));
+}
+
+#[test]
+fn around_a_forst_in_the_store_at_random() {
+    let factory = support::Prompt::at_random(small_forst());
+    // What is replayed into full memtables is flushed again: the test below counts what is named.
+    let stands =
+        |case: &Case| concerns_snapshots(case) && case.name != "an_idle_restore_uploads_little";
+    run_where(&factory, stands).assert_passed();
+}
+
+#[test]
+fn an_idle_restore_around_a_forst_in_the_store_names_nothing_new() {
+    let factory = support::Prompt::at_random(small_forst());
+    let h = Harness::new(&factory);
+    let mut stores = h.open_all(2, &[]).unwrap();
+    for store in &mut stores {
+        let value = store.value::<Vec<u8>>("v").unwrap();
+        for number in 0..2_000_u32 {
+            if store.at(&number.to_string()).is_ok() {
+                value.set(store, &number.to_le_bytes().repeat(100)).unwrap();
+            }
+        }
+    }
+    let mut handles = h.snapshot_all(&mut stores).unwrap();
+    let objects = |handles: &[SnapshotHandle]| -> BTreeSet<String> {
+        handles
+            .iter()
+            .flat_map(|handle| &handle.objects)
+            .map(|object| object.path.clone())
+            .collect()
+    };
+    for parallelism in [2, 3, 1] {
+        let before = objects(&handles);
+        let mut stores = h.open_all(parallelism, &handles).unwrap();
+        let replayed: u64 = stores.iter().map(|store| store.statistics().bytes_uploaded).sum();
+        assert!(replayed > 0, "the replay flushes nothing: then the case above can be taken in");
+        handles = h.snapshot_all(&mut stores).unwrap();
+        let new: Vec<String> = objects(&handles).difference(&before).cloned().collect();
+        assert!(new.is_empty(), "{parallelism}: {new:?}");
+    }
+}
+
+#[cfg(feature = "rocks")]
+mod around_rocks {
+    use weir_backend_rocks::{RocksBackendFactory, RocksOptions};
+
+    use super::*;
+
+    /// In memory if possible: the cases open thousands of databases, and RocksDB syncs each.
+    fn rocks() -> RocksBackendFactory {
+        let memory = std::path::PathBuf::from("/dev/shm");
+        let base = if memory.is_dir() { memory } else { std::env::temp_dir() };
+        RocksBackendFactory::new(RocksOptions::new(base.join("weir-changelog-conformance")))
+    }
+
+    #[test]
+    fn at_random() {
+        let factory = support::Prompt::at_random(rocks());
+        run_where(&factory, stands_with_materializations).assert_passed();
+    }
+
+    #[test]
+    fn matrix_at_random() {
+        matrix::check(&support::Prompt::at_random(rocks()));
+    }
 }

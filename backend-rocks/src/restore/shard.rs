@@ -45,7 +45,14 @@ pub(crate) struct Wanted<'r> {
 impl<'r> Wanted<'r> {
     /// Whether a file can be dropped whole.
     fn is_foreign(&self, file: &FileEntry) -> bool {
-        self.shard.groups != self.groups && file.is_foreign_to(self.groups)
+        file.is_foreign_to(self.groups)
+    }
+
+    /// Whether less of the database is needed than there is: it is restored for fewer key groups, or its
+    /// snapshot was clipped.
+    fn shrinks(&self) -> bool {
+        self.shard.groups != self.groups
+            || self.shard.files.iter().any(|file| self.is_foreign(file))
     }
 
     /// Files that hold nothing of the key groups are fetched only so far that RocksDB can open them.
@@ -128,7 +135,7 @@ impl<'r> ShardSource<'r> {
         }
         let directory = Arc::clone(self.directory);
         let path = wanted.path.clone();
-        let shrinks = shard.groups != groups;
+        let shrinks = wanted.shrinks();
         let database = Database::open(path, self.options, groups, eras, !shrinks, directory)?;
         if shrinks {
             drop_foreign_files(&database, groups)?;

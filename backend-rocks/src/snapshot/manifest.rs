@@ -77,6 +77,35 @@ impl Manifest {
         }
         Ok(manifest)
     }
+
+    /// The handle of this manifest for some of its key groups: what is needed of its databases, and of
+    /// its objects.
+    pub(crate) fn clipped(
+        mut self,
+        handle: &SnapshotHandle,
+        groups: KeyGroupRange,
+    ) -> SnapshotHandle {
+        let mut clipped = handle.clone();
+        clipped.key_groups = handle.key_groups.intersection(groups);
+        self.shards.retain_mut(|shard| {
+            shard.groups = shard.groups.intersection(clipped.key_groups);
+            !shard.groups.is_empty()
+        });
+        let files = self.shards.iter_mut().flat_map(|shard| &mut shard.files);
+        let mut needed: Vec<u32> = Vec::new();
+        for file in files {
+            let place = needed.iter().position(|&object| object == file.object);
+            file.object = place.unwrap_or_else(|| {
+                needed.push(file.object);
+                needed.len() - 1
+            }) as u32;
+        }
+        // The manifest was checked: they are there.
+        let objects = needed.iter().filter_map(|&object| handle.objects.get(object as usize));
+        clipped.objects = objects.cloned().collect();
+        clipped.metadata = self.encode();
+        clipped
+    }
 }
 
 impl ShardManifest {
