@@ -77,13 +77,17 @@ fn the_result_of_each_query_is_that_of_the_plain_evaluation_at_any_parallelism()
     }
 }
 
-/// Crashes a job in the midst of its input, after at least one checkpoint.
 fn crashed(query: &'static str, parallelism: u16) -> Job {
+    crashed_with(query, parallelism, "")
+}
+
+/// Crashes a job in the midst of its input, after at least one checkpoint.
+fn crashed_with(query: &'static str, parallelism: u16, options: &str) -> Job {
     for events in [30_000, 120_000, 480_000, 1_920_000] {
         let job = Job::new(query, events);
         let crash_after = events / 3 * 2;
         let output = job.run(&format!(
-            "--parallelism {parallelism} --checkpoint-interval 5ms --crash-after {crash_after}"
+            "--parallelism {parallelism} --checkpoint-interval 5ms --crash-after {crash_after} {options}"
         ));
         assert_eq!(output.status.code(), Some(137), "{query}: {}", text(&output.stderr));
         let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -106,6 +110,41 @@ fn a_crash_and_a_restore_at_another_parallelism_change_nothing() {
         assert!(summary["restored_from"].is_string(), "{summary}");
         let read = summary["records_read"].as_u64().unwrap();
         assert!(read < job.events, "{query} began anew");
+    }
+}
+
+/// With materializations between the checkpoints, and with checkpoints that are nothing but log.
+#[test]
+fn with_a_changelog_a_crash_and_a_restore_change_nothing() {
+    for (backend, interval, before, after) in
+        [("heap", "10ms", 2, 3), ("heap", "60m", 3, 1), ("forst", "10ms", 1, 2)]
+    {
+        let options =
+            format!("--backend {backend} --changelog --materialization-interval {interval}");
+        let job = crashed_with("q4", before, &options);
+        let summary = job.finish(&format!("{options} --parallelism {after} --restore latest"));
+        assert_eq!(summary["backend"], format!("{backend} with changelog"), "{summary}");
+        let read = summary["records_read"].as_u64().unwrap();
+        assert!(read < job.events, "{backend} began anew");
+    }
+}
+
+#[test]
+fn the_changelog_is_switched_on_and_off_from_run_to_run() {
+    for (backend, before, after) in [
+        ("heap", "", "--changelog"),
+        ("heap", "--changelog", ""),
+        ("forst", "", "--changelog"),
+        ("forst", "--changelog", ""),
+    ] {
+        let job = crashed_with("q5", 2, &format!("--backend {backend} {before}"));
+        let options = format!("--backend {backend} {after} --parallelism 3 --restore latest");
+        let summary = job.finish(&options);
+        assert!(summary["restored_from"].is_string(), "{summary}");
+        // And back, from the end of the input.
+        let options = format!("--backend {backend} {before} --parallelism 1 --restore latest");
+        let summary = job.finish(&options);
+        assert_eq!(summary["records_read"], 0, "{summary}");
     }
 }
 

@@ -8,6 +8,7 @@ use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 use weir_backend_forst::ForstBackendFactory;
 use weir_backend_heap::HeapBackendFactory;
+use weir_changelog::{ChangelogBackendFactory, ChangelogOff, ChangelogOptions, Materialization};
 #[cfg(not(feature = "rocks"))]
 use weir_state_api::Error;
 use weir_state_api::{BackendFactory, Result};
@@ -22,6 +23,15 @@ pub(crate) struct CommonOptions {
     /// Where keyed state lives
     #[arg(long, value_enum, default_value_t = Backend::Heap)]
     pub(crate) backend: Backend,
+
+    /// Log changes beside the backend, so that a checkpoint takes as long as its changes, whatever the
+    /// size of the state. May change from run to run
+    #[arg(long)]
+    pub(crate) changelog: bool,
+
+    /// With --changelog: time from one whole snapshot of the state to the next
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration::parse)]
+    pub(crate) materialization_interval: Duration,
 
     /// Subtasks of every operator; a restore may choose another number
     #[arg(long, value_name = "N", default_value_t = 2)]
@@ -74,6 +84,23 @@ pub(crate) struct CommonOptions {
 }
 
 impl CommonOptions {
+    /// The backend, with or without a changelog; without, it goes on from checkpoints that have one.
+    pub(crate) fn factory(&self) -> Result<Arc<dyn BackendFactory>> {
+        let backend = self.backend.factory()?;
+        if !self.changelog {
+            return Ok(Arc::new(ChangelogOff::around(backend)));
+        }
+        let options = ChangelogOptions::default()
+            .with_materialization(Materialization::Every(self.materialization_interval));
+        Ok(Arc::new(ChangelogBackendFactory::around(backend, options)))
+    }
+
+    /// The backend's name, for people.
+    pub(crate) fn backend_name(&self) -> String {
+        let name = self.backend.name();
+        if self.changelog { format!("{name} with changelog") } else { name.to_owned() }
+    }
+
     /// What depends on more than one option.
     pub(crate) fn check(&self) -> Result<(), clap::Error> {
         match &self.restore {

@@ -127,7 +127,7 @@ impl Run {
         let restore = self.options.restore.as_ref();
         Ok(JobConfig {
             parallelism: self.options.parallelism,
-            backend: self.options.backend.factory()?,
+            backend: self.options.factory()?,
             storage: self.storage.clone(),
             checkpoints: CheckpointConfig {
                 interval: self.options.checkpoint_interval,

@@ -106,7 +106,7 @@ impl Summary {
         let seconds = elapsed.as_secs_f64().max(1e-9);
         Summary {
             job: String::new(),
-            backend: options.backend.name().to_owned(),
+            backend: options.backend_name(),
             parallelism: options.parallelism,
             crashed: false,
             records_read: read,
