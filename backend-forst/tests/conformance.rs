@@ -6,7 +6,7 @@ use weir_backend_forst::{ForstBackendFactory, ForstOptions};
 use weir_state_api::BackendFactory;
 use weir_tests::conformance::{Case, run_where};
 
-use worlds::{Faulty, Live, Slow, tiny, tiny_on_disk};
+use worlds::{Faulty, Live, Slow, tiny, tiny_on_disk, tiny_resources, tiny_with};
 
 /// Cases that are about objects: a state as small as theirs would be a part of the handle.
 fn options() -> ForstOptions {
@@ -50,6 +50,16 @@ fn it_holds_with_a_disk_cache() {
     holds(&factory, |case| !is_long(case));
     let used = factory.options().resources.usage();
     assert!(used.disk_cache_hits > 0 && used.disk_cache_evicted_bytes > 0, "{used:?}");
+}
+
+/// Flushed memtables answer reads until there are some more of them.
+#[test]
+fn it_holds_when_flushed_memtables_answer() {
+    let factory =
+        Live::new(tiny_with(tiny_resources().memtable_bytes(256 << 10)).with_keep_flushed(true));
+    holds(&factory, |case| !is_long(case));
+    let used = factory.options().resources.usage();
+    assert!(used.resident_memtable_bytes <= 256 << 10, "{used:?}");
 }
 
 /// Every third read of the store is cut short, to nothing even.

@@ -109,6 +109,7 @@ pub(crate) struct Background {
     memtable_bytes: usize,
     max_frozen: usize,
     max_level0_tables: usize,
+    keep_flushed: bool,
 }
 
 impl Background {
@@ -130,6 +131,7 @@ impl Background {
             memtable_bytes: options.memtable_bytes.max(1),
             max_frozen: options.max_frozen.max(1),
             max_level0_tables: options.max_level0_tables.max(8),
+            keep_flushed: options.keep_flushed,
         }
     }
 
@@ -164,7 +166,7 @@ impl Background {
                 }
             }
         }
-        tree.install_flushed();
+        self.install_flushed(tree);
         let gone = self.compactor.schedule(tree, self.clock.time(), compactions);
         self.obsolete.add(gone);
         self.clean_up();
@@ -174,6 +176,22 @@ impl Background {
         if compactions > 0 {
             // A spawner that runs everything at once is done already.
             self.take_mail(tree);
+        }
+    }
+
+    /// Flushed memtables are tables from now on, and answer reads as long as there is room.
+    fn install_flushed(&self, tree: &mut Tree) {
+        tree.install_flushed(self.account.budget());
+        self.give_back_memory(tree);
+    }
+
+    /// Lets go of memory that only answers reads, when there is not enough.
+    fn give_back_memory(&self, tree: &mut Tree) {
+        let budget = self.account.budget();
+        while budget.is_full() || !self.keep_flushed {
+            let Some(memtable) = tree.evict_resident() else { break };
+            // Freeing its entries one by one takes long.
+            self.spawner().spawn_blocking(Box::new(move || drop(memtable)));
         }
     }
 
@@ -203,6 +221,9 @@ impl Background {
         self.take_mail(tree);
         let bytes = tree.active_bytes();
         self.account.set(bytes as u64);
+        if tree.has_resident() && self.account.budget().is_full() {
+            self.give_back_memory(tree);
+        }
         if bytes < self.memtable_bytes && !self.account.should_freeze() {
             return Ok(());
         }
@@ -258,7 +279,7 @@ impl Background {
             });
             block_on(flush)?;
             self.take_mail(tree);
-            tree.install_flushed();
+            self.install_flushed(tree);
         }
         Ok(())
     }

@@ -3,27 +3,28 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-use weir_state_api::Result;
 use weir_state_api::ttl::TtlTime;
+use weir_state_api::{Result, StateId};
 
 use super::TableView;
+use super::resident::Retired;
 use super::sources::PinnedMemory;
 use crate::lsm::ShardState;
 use crate::memtable::{Memtable, OrderedTable};
-use crate::store::MemtablePermit;
+use crate::store::{MemtableBudget, MemtablePermit};
 
 /// A frozen memtable. Shared by reads, the flush and snapshots.
 #[derive(Debug)]
 pub(crate) struct Frozen {
-    pub(crate) memtable: Memtable,
+    pub(crate) memtable: Arc<Memtable>,
     /// The states of its shard when it was frozen: all values are of their current eras.
     pub(crate) states: Arc<Vec<ShardState>>,
     /// The era of each of them.
     pub(crate) eras: Arc<Vec<u8>>,
     /// When it was frozen: what expires later stays in the table.
     pub(crate) time: TtlTime,
-    /// The memory it takes, given back with it. Shared with those frozen at the same time.
-    _permit: Option<Arc<MemtablePermit>>,
+    /// The memory it takes, until it is a table. Shared with those frozen at the same time.
+    permit: Mutex<Option<Arc<MemtablePermit>>>,
     flush: Mutex<Flush>,
 }
 
@@ -47,7 +48,23 @@ impl Frozen {
         time: TtlTime,
         permit: Option<Arc<MemtablePermit>>,
     ) -> Self {
-        Frozen { memtable, states, eras, time, _permit: permit, flush: Mutex::default() }
+        let permit = Mutex::new(permit);
+        let memtable = Arc::new(memtable);
+        Frozen { memtable, states, eras, time, permit, flush: Mutex::default() }
+    }
+
+    /// The era of a state in it, by its stored number.
+    #[inline]
+    pub(crate) fn era(&self, state: StateId) -> u8 {
+        self.eras.get(state.index()).copied().unwrap_or(0)
+    }
+
+    /// What goes on to answer reads when it has become a table. From now on its memory counts as memory
+    /// for reads.
+    pub(super) fn retire(&self, budget: &Arc<MemtableBudget>) -> Retired {
+        *self.permit.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let permit = budget.resident(self.memtable.memory_bytes() as u64);
+        Retired { memtable: Arc::clone(&self.memtable), eras: Arc::clone(&self.eras), permit }
     }
 
     /// Its entries of maps and queues, for a scan of this range.

@@ -7,6 +7,7 @@
 //! | `states.rs` | the states of an instance |
 //! | `tree.rs` | per shard: the memtable that takes writes, frozen ones, the tables |
 //! | `frozen.rs`, `flush.rs` | a memtable on its way into a table |
+//! | `resident.rs` | memtables that are tables already and still answer reads |
 //! | `background.rs`, `mailbox.rs` | when what is frozen, flushed and compacted; news of it |
 //! | `steps.rs` | flushes and compactions in the user's hand |
 //! | `compactor.rs` | when compactions run, and what comes of them |
@@ -30,6 +31,7 @@ mod multi_get;
 mod obsolete;
 mod options;
 mod read;
+mod resident;
 mod restore;
 mod scan;
 mod snapshot;

@@ -35,6 +35,9 @@ pub struct ForstOptions {
     /// The memory that one instance's writes take at most before they become a table, in bytes, also when
     /// the shared budget has room. Default: 64 MiB.
     pub memtable_bytes: usize,
+    /// Whether memtables that were flushed go on to answer reads of single keys while the shared budget has
+    /// room for them, so that a checkpoint does not make cold what is in use. Default: yes.
+    pub keep_flushed: bool,
     /// Frozen memtables of one instance that may wait for their flush. Beyond, a write waits until one is
     /// done, and the wait is counted. Default: 4.
     pub max_frozen: usize,
@@ -75,6 +78,7 @@ impl Default for ForstOptions {
             block_bytes: 16 << 10,
             table_bytes: 64 << 20,
             memtable_bytes: 64 << 20,
+            keep_flushed: true,
             max_frozen: 4,
             max_level0_tables: 24,
             inline_tail_bytes: 8 << 10,
@@ -136,6 +140,8 @@ setters! {
     with_table_bytes: table_bytes, u64;
     /// Sets [`memtable_bytes`](Self::memtable_bytes).
     with_memtable_bytes: memtable_bytes, usize;
+    /// Sets [`keep_flushed`](Self::keep_flushed).
+    with_keep_flushed: keep_flushed, bool;
     /// Sets [`max_frozen`](Self::max_frozen).
     with_max_frozen: max_frozen, usize;
     /// Sets [`max_level0_tables`](Self::max_level0_tables).

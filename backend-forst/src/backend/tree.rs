@@ -11,13 +11,14 @@ use weir_state_api::{
 
 use super::frozen::Frozen;
 use super::lookup::{Search, Wanted};
+use super::resident::{Newest, Resident, Retired};
 use super::sources::{KeyRange, PinnedMemory};
 use super::view::ShardView;
 use super::{ShardEdit, Table, TableView, Version};
 use crate::format::{EntryKind, StateProperties};
 use crate::lsm::{ShardState, StateEras, TableId};
 use crate::memtable::{DeletedRanges, Memtable, OrderedTable};
-use crate::store::MemtablePermit;
+use crate::store::{MemtableBudget, MemtablePermit};
 
 /// The memtables of one shard.
 #[derive(Debug, Default)]
@@ -25,6 +26,8 @@ struct ShardMemory {
     active: Memtable,
     /// Newest first.
     frozen: VecDeque<Arc<Frozen>>,
+    /// Those that are tables already.
+    resident: Resident,
     /// The number that stored keys hold for each state of the instance.
     stored: Vec<StateId>,
     /// The current era of each state, by its stored number.
@@ -247,7 +250,7 @@ impl Tree {
             return InMemory::Oldest(None);
         }
         for frozen in &memory.frozen {
-            let era = frozen.eras.get(wanted.state.index()).copied().unwrap_or(0);
+            let era = frozen.era(wanted.state);
             if let Some(found) = frozen.memtable.get(shape, wanted.hash, wanted.key) {
                 match found.kind {
                     EntryKind::Put if era == current && search.is_empty() => {
@@ -262,7 +265,13 @@ impl Tree {
                 return InMemory::Oldest(None);
             }
         }
-        InMemory::Below
+        match memory.resident.newest(shape, wanted) {
+            Newest::Known(Some((era, value))) if era == current && search.is_empty() => {
+                InMemory::Found(value)
+            }
+            Newest::Known(oldest) => InMemory::Oldest(oldest),
+            Newest::InTables => InMemory::Below,
+        }
     }
 
     /// Pins what a scan of one map reads.
@@ -332,22 +341,33 @@ impl Tree {
         &self.memory[shard].frozen
     }
 
-    /// Replaces frozen memtables by the tables that they have become, oldest first. Which tables came
-    /// in.
-    pub(crate) fn install_flushed(&mut self) -> Vec<TableView> {
-        let mut installed = Vec::new();
+    /// Replaces frozen memtables by the tables that they have become, oldest first. They go on to answer
+    /// reads until [`evict_resident`](Self::evict_resident).
+    pub(crate) fn install_flushed(&mut self, budget: &Arc<MemtableBudget>) {
         for shard in 0..self.memory.len() {
             while let Some(flushed) =
                 self.memory[shard].frozen.back().and_then(|oldest| oldest.flushed())
             {
-                self.memory[shard].frozen.pop_back();
+                let memory = &mut self.memory[shard];
+                if let Some(frozen) = memory.frozen.pop_back() {
+                    memory.resident.keep(frozen.retire(budget));
+                }
                 if let Some(table) = flushed {
-                    self.edit(shard, ShardEdit::Flushed(table.clone()));
-                    installed.push(table);
+                    self.edit(shard, ShardEdit::Flushed(table));
                 }
             }
         }
-        installed
+    }
+
+    /// Whether memtables are held that are tables already.
+    #[inline]
+    pub(crate) fn has_resident(&self) -> bool {
+        self.memory.iter().any(|memory| !memory.resident.is_empty())
+    }
+
+    /// The oldest memtable that is a table already, of the shard that holds most, is of no use any more.
+    pub(super) fn evict_resident(&mut self) -> Option<Retired> {
+        self.memory.iter_mut().map(|memory| &mut memory.resident).max_by_key(|r| r.bytes())?.evict()
     }
 
     /// A table is read through another handle from now on, wherever it is seen.
@@ -381,15 +401,16 @@ impl Tree {
         memory.frozen.back().cloned()
     }
 
-    /// Bytes in all memtables, and keys in them.
+    /// Bytes in all memtables, and keys in those that are no tables.
     pub(crate) fn in_memory(&self) -> (u64, u64) {
         let memtables = self.memory.iter().flat_map(|memory| {
-            let frozen = memory.frozen.iter().map(|frozen| &frozen.memtable);
+            let frozen = memory.frozen.iter().map(|frozen| &*frozen.memtable);
             std::iter::once(&memory.active).chain(frozen)
         });
-        memtables.fold((0, 0), |(bytes, keys), memtable| {
+        let (bytes, keys) = memtables.fold((0, 0), |(bytes, keys), memtable| {
             (bytes + memtable.memory_bytes() as u64, keys + memtable.len() as u64)
-        })
+        });
+        (bytes + self.memory.iter().map(|memory| memory.resident.bytes()).sum::<u64>(), keys)
     }
 
     /// Versions of keys of a state, in memtables and tables; each is counted.
@@ -398,7 +419,7 @@ impl Tree {
         for (index, memory) in self.memory.iter().enumerate() {
             let number = self.stored(index, state);
             let of_state = |key: &[u8]| state_of(key).is_some_and(|of_key| of_key == number);
-            let frozen = memory.frozen.iter().map(|frozen| &frozen.memtable);
+            let frozen = memory.frozen.iter().map(|frozen| &*frozen.memtable);
             for memtable in std::iter::once(&memory.active).chain(frozen) {
                 let points = memtable.points().iter().filter(|(key, _)| of_state(key));
                 let ordered = memtable.ordered().iter().filter(|entry| of_state(&entry.key));

@@ -3,6 +3,7 @@
 //! | module | concept |
 //! |---|---|
 //! | `point_table` | entries of point states: a hash table, updated in place |
+//! | `arena` | the memory for their keys and values |
 //! | `ordered_table` | entries of maps and queues: sorted, pinned by scans |
 //! | `deleted_ranges` | ranges of map keys that were deleted as a whole |
 //!
@@ -10,6 +11,7 @@
 //! what was there. What lies in older memtables and in tables is not looked at by a write; so a delete
 //! leaves a tombstone, and what is appended to nothing stays an operand.
 
+mod arena;
 mod deleted_ranges;
 mod ordered_table;
 mod point_table;

@@ -35,7 +35,7 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             cache_bytes: 256 << 20,
-            memtable_bytes: 128 << 20,
+            memtable_bytes: 256 << 20,
             disk_cache: None,
             hydration_bytes_per_second: 32 << 20,
             requests_in_flight: 64,

@@ -12,12 +12,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct MemtableBudget {
     limit: u64,
     used: AtomicU64,
+    /// What only answers reads, because there is room for it.
+    resident: AtomicU64,
     accounts: AtomicU64,
 }
 
 impl MemtableBudget {
     pub(crate) fn new(limit: u64) -> Arc<Self> {
-        Arc::new(MemtableBudget { limit, used: AtomicU64::new(0), accounts: AtomicU64::new(0) })
+        Arc::new(MemtableBudget {
+            limit,
+            used: AtomicU64::new(0),
+            resident: AtomicU64::new(0),
+            accounts: AtomicU64::new(0),
+        })
     }
 
     /// An account for one instance, still empty.
@@ -31,7 +38,24 @@ impl MemtableBudget {
         MemtablePermit { budget: Arc::clone(self), bytes }
     }
 
-    /// What all instances hold.
+    /// A memtable that has become a table stays in memory as long as there is room.
+    pub(crate) fn resident(self: &Arc<Self>, bytes: u64) -> ResidentPermit {
+        self.resident.fetch_add(bytes, Ordering::Relaxed);
+        ResidentPermit { budget: Arc::clone(self), bytes }
+    }
+
+    /// Whether memory must be given back that only answers reads.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.used_bytes() + self.resident_bytes() > self.limit
+    }
+
+    /// What only answers reads.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        self.resident.load(Ordering::Relaxed)
+    }
+
+    /// What all instances hold that is in no table yet.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
@@ -74,6 +98,10 @@ impl MemtableAccount {
         budget.is_exceeded() && *bytes >= budget.fair_share() / 2
     }
 
+    pub(crate) fn budget(&self) -> &Arc<MemtableBudget> {
+        &self.0.budget
+    }
+
     /// What is held so far goes with a frozen memtable, until that is flushed; the account is empty.
     pub(crate) fn freeze(&mut self) -> MemtablePermit {
         let budget = Arc::clone(&self.0.budget);
@@ -96,7 +124,6 @@ pub(crate) struct MemtablePermit {
 
 #[cfg(test)]
 impl MemtablePermit {
-    #[cfg(test)]
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -105,6 +132,25 @@ impl MemtablePermit {
 impl Drop for MemtablePermit {
     fn drop(&mut self) {
         self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// Memory that a memtable takes after it was flushed; given back when this is dropped.
+#[derive(Debug)]
+pub(crate) struct ResidentPermit {
+    budget: Arc<MemtableBudget>,
+    bytes: u64,
+}
+
+impl ResidentPermit {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for ResidentPermit {
+    fn drop(&mut self) {
+        self.budget.resident.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -126,6 +172,19 @@ mod tests {
         assert_eq!(budget.used_bytes(), 50);
         drop(account);
         assert_eq!((budget.used_bytes(), budget.is_exceeded()), (0, false));
+    }
+
+    #[test]
+    fn what_is_a_table_already_takes_only_what_is_left() {
+        let budget = MemtableBudget::new(100);
+        let mut account = budget.account();
+        let resident = budget.resident(60);
+        account.set(40);
+        assert!(!budget.is_full());
+        account.set(41);
+        assert!(budget.is_full() && !budget.is_exceeded() && !account.should_freeze());
+        drop(resident);
+        assert_eq!((budget.is_full(), budget.resident_bytes()), (false, 0));
     }
 
     #[test]

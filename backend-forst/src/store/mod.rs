@@ -48,7 +48,7 @@ mod traffic;
 
 pub(crate) use compaction_read::BlockStream;
 pub(crate) use heat::Density;
-pub(crate) use memtable_budget::{MemtableAccount, MemtablePermit};
+pub(crate) use memtable_budget::{MemtableAccount, MemtableBudget, MemtablePermit, ResidentPermit};
 pub(crate) use names::{ObjectKind, ObjectNames};
 pub use resources::{ForstResources, ForstResourcesBuilder, ForstUsage};
 pub use retry::RequestLimits;

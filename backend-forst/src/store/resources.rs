@@ -58,6 +58,7 @@ impl ForstResources {
             block_cache_misses: caches.blocks.misses.get(),
             pinned_bytes: caches.pinned_bytes(),
             memtable_bytes: caches.memtables.used_bytes(),
+            resident_memtable_bytes: caches.memtables.resident_bytes(),
             memtable_stalls: caches.background.memtable_stalls.get(),
             level0_stalls: caches.background.level0_stalls.get(),
             flushes: caches.background.flushes.get(),
@@ -101,7 +102,8 @@ impl ForstResourcesBuilder {
     }
 
     /// Memory for what is written and not yet in a table. It is flushed from this limit on; while that
-    /// runs, somewhat more is in use. Default: 128 MiB.
+    /// runs, somewhat more is in use. What is left of it holds what was flushed last, for reads (see
+    /// [`keep_flushed`](crate::ForstOptions::keep_flushed)). Default: 256 MiB.
     pub fn memtable_bytes(mut self, bytes: u64) -> Self {
         self.0.memtable_bytes = bytes;
         self
@@ -157,8 +159,10 @@ pub struct ForstUsage {
     pub block_cache_misses: u64,
     /// Memory that filters and indexes of tables in use take.
     pub pinned_bytes: u64,
-    /// Memory that memtables take.
+    /// Memory that memtables take which are no tables yet.
     pub memtable_bytes: u64,
+    /// Memory that memtables take which are tables already and still answer reads.
+    pub resident_memtable_bytes: u64,
     /// How often a write waited for a flush.
     pub memtable_stalls: u64,
     /// How often a write waited for a compaction, because too many flushed tables lay above each other.

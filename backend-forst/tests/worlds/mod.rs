@@ -24,16 +24,17 @@ pub(crate) fn tiny_on_disk(folder: &Path) -> ForstOptions {
     tiny_with(tiny_resources().disk_cache(folder, 128 << 10))
 }
 
-fn tiny_resources() -> ForstResourcesBuilder {
+pub(crate) fn tiny_resources() -> ForstResourcesBuilder {
     let limits = RequestLimits { first_pause: Duration::ZERO, ..RequestLimits::default() };
     ForstResources::builder().cache_bytes(256 << 10).request_limits(limits)
 }
 
-fn tiny_with(resources: ForstResourcesBuilder) -> ForstOptions {
+pub(crate) fn tiny_with(resources: ForstResourcesBuilder) -> ForstOptions {
     let resources = resources.build().expect("the folder is nobody else's");
     ForstOptions::default()
         .with_resources(resources)
         .with_memtable_bytes(64 << 10)
+        .with_keep_flushed(false)
         .with_table_bytes(32 << 10)
         .with_block_bytes(1 << 10)
         .with_max_frozen(1)

@@ -1,0 +1,84 @@
+//! Memtables that are tables already, and still answer reads of single keys while memory has room.
+//!
+//! Each checkpoint freezes what was written. Without these, the next access to each key that is in use
+//! would look into a table: find the block, take it from the cache, search it. The budget for
+//! memtables is often not used up; what is left of it keeps the newest keys in their hash tables.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use weir_state_api::StateShape;
+
+use super::lookup::Wanted;
+use crate::format::EntryKind;
+use crate::memtable::Memtable;
+use crate::store::ResidentPermit;
+
+/// A memtable without the table that it has become: that may be compacted away meanwhile.
+#[derive(Debug)]
+pub(super) struct Retired {
+    pub(super) memtable: Arc<Memtable>,
+    /// The era of each state in it.
+    pub(super) eras: Arc<Vec<u8>>,
+    pub(super) permit: ResidentPermit,
+}
+
+/// The memtables of the newest tables of one shard.
+#[derive(Debug, Default)]
+pub(super) struct Resident {
+    /// Newest first, without gaps: no table between them has no memtable here.
+    memtables: VecDeque<Retired>,
+}
+
+/// What they say about a key.
+#[derive(Debug)]
+pub(super) enum Newest<'m> {
+    /// The newest version in a table is this value, of an era; or there is none.
+    Known(Option<(u8, &'m [u8])>),
+    /// The tables must be searched, all of them.
+    InTables,
+}
+
+impl Resident {
+    /// Keeps the memtable of a table that is the newest now.
+    pub(super) fn keep(&mut self, memtable: Retired) {
+        self.memtables.push_front(memtable);
+    }
+
+    /// The oldest one, which is of no use any more. It may be long work to drop it.
+    pub(super) fn evict(&mut self) -> Option<Retired> {
+        self.memtables.pop_back()
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.memtables.is_empty()
+    }
+
+    /// Memory they take.
+    pub(super) fn bytes(&self) -> u64 {
+        self.memtables.iter().map(|retired| retired.permit.bytes()).sum()
+    }
+
+    /// The newest version of a key in any table, as far as it is known here.
+    #[inline]
+    pub(super) fn newest(&self, shape: StateShape, wanted: Wanted<'_>) -> Newest<'_> {
+        for retired in &self.memtables {
+            if let Some(found) = retired.memtable.get(shape, wanted.hash, wanted.key) {
+                return match found.kind {
+                    EntryKind::Put => {
+                        let era = retired.eras.get(wanted.state.index()).copied().unwrap_or(0);
+                        Newest::Known(Some((era, found.value)))
+                    }
+                    EntryKind::Delete => Newest::Known(None),
+                    // What it continues is further down, and so is the operand itself.
+                    EntryKind::Append => Newest::InTables,
+                };
+            }
+            if retired.memtable.deleted().covers(wanted.key) {
+                return Newest::Known(None);
+            }
+        }
+        Newest::InTables
+    }
+}
