@@ -26,6 +26,12 @@ impl PointEntry {
         arena.get(self.place, self.key_len as usize)
     }
 
+    /// Whether it is of this key. The hash tells nearly always, without a look at the key's memory.
+    #[inline]
+    fn is_of(&self, hash: u64, key: &[u8], arena: &Arena) -> bool {
+        self.hash == hash && self.key(arena) == key
+    }
+
     #[inline]
     fn both<'a>(&self, arena: &'a Arena) -> (&'a [u8], &'a [u8]) {
         let key_len = self.key_len as usize;
@@ -68,7 +74,7 @@ impl PointTable {
     /// The version under a stored key whose hash is known.
     #[inline]
     pub(crate) fn get(&self, hash: u64, key: &[u8]) -> Option<Found<'_>> {
-        let entry = self.entries.find(hash, |entry| entry.key(&self.arena) == key)?;
+        let entry = self.entries.find(hash, |entry| entry.is_of(hash, key, &self.arena))?;
         Some(entry.found(&self.arena))
     }
 
@@ -76,7 +82,7 @@ impl PointTable {
     #[inline]
     pub(crate) fn set(&mut self, hash: u64, key: &[u8], kind: EntryKind, value: &[u8]) {
         let arena = &mut self.arena;
-        match self.entries.entry(hash, |entry| entry.key(arena) == key, |entry| entry.hash) {
+        match self.entries.entry(hash, |entry| entry.is_of(hash, key, arena), |entry| entry.hash) {
             Slot::Occupied(mut slot) => {
                 let entry = slot.get_mut();
                 entry.write(arena, 0, value);
@@ -95,7 +101,7 @@ impl PointTable {
     /// Appends: to a value in place, to nothing as an operand for what may be older.
     pub(crate) fn append(&mut self, hash: u64, key: &[u8], more: &[u8]) {
         let arena = &mut self.arena;
-        let Some(entry) = self.entries.find_mut(hash, |entry| entry.key(arena) == key) else {
+        let Some(entry) = self.entries.find_mut(hash, |entry| entry.is_of(hash, key, arena)) else {
             return self.set(hash, key, EntryKind::Append, more);
         };
         if entry.kind == EntryKind::Delete {
