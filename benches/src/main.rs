@@ -8,6 +8,7 @@
 //! cargo run --release -p weir-benches -- snapshot    # how long a snapshot holds the writer
 //! cargo run --release -p weir-benches -- checkpoint  # checkpoints of a large state
 //! cargo run --release -p weir-benches -- restore     # restore and rescale it
+//! cargo run --release -p weir-benches -- changelog   # what a changelog gives and takes
 //! cargo run --release -p weir-benches --features rocks -- compaction   # what trees write
 //! cargo run --release -p weir-benches --features slatedb -- slatedb    # against SlateDB
 //! cargo run --release -p weir-benches -- nexmark     # the auction benchmark
@@ -17,6 +18,7 @@
 //! ```
 
 mod backends;
+mod changelog;
 mod checkpoint;
 mod clock;
 #[cfg(feature = "rocks")]
@@ -189,6 +191,20 @@ fn run_suite(
         Suite::Restore => {
             let store = options.store.unwrap_or(StoreModel::ObjectStore);
             restore::run(recorder, backends, options.state_bytes(), store)
+        }
+        Suite::Changelog => {
+            let mut sizes = match options.size {
+                Size::Quick => changelog::Sizes::quick(),
+                Size::Default => changelog::Sizes::published(),
+                Size::Large => changelog::Sizes::large(),
+            };
+            if let Some(state_mb) = options.state_mb {
+                sizes.restored.0 = state_mb * 1_000_000;
+                sizes.states.retain(|bytes| *bytes < sizes.restored.0);
+                sizes.states.push(sizes.restored.0);
+            }
+            changelog::run(recorder, backends, &sizes, options.only.as_deref());
+            Ok(())
         }
         #[cfg(feature = "rocks")]
         Suite::Compaction => compaction::run(recorder, options.state_bytes() / 10),

@@ -28,6 +28,8 @@ pub(crate) enum Suite {
     Checkpoint,
     /// From checkpoints to the first read, at the same and at another parallelism (W4).
     Restore,
+    /// What a changelog gives and takes, around each backend.
+    Changelog,
     /// What compactions of RocksDB and in object storage write (W2).
     #[cfg(feature = "rocks")]
     Compaction,
@@ -110,9 +112,9 @@ pub(crate) fn known<T: ValueEnum>(
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
 pub(crate) struct Options {
-    /// What to measure: micro, patterns, in-flight, snapshot, checkpoint, restore, compaction (with the
-    /// feature `rocks`), slatedb (with the feature `slatedb`), nexmark, runtime, or all; `guard` counts
-    /// the instructions of the hot paths; `report` makes a report of former runs.
+    /// What to measure: micro, patterns, in-flight, snapshot, checkpoint, restore, changelog, compaction
+    /// (with the feature `rocks`), slatedb (with the feature `slatedb`), nexmark, runtime, or all;
+    /// `guard` counts the instructions of the hot paths; `report` makes a report of former runs.
     #[arg(default_value = "all")]
     pub(crate) suites: Vec<Asked<Suite>>,
     /// Weir's backends that take part: heap, rocks, forst. In `micro` the others are compared with the
@@ -133,7 +135,7 @@ pub(crate) struct Options {
     #[arg(long, value_enum, default_value = "default")]
     pub(crate) size: Size,
     /// Megabytes of values in `checkpoint` and `restore`, in place of 10, 1,000 or 10,000 by size; a
-    /// tenth of them in `compaction` and `slatedb`.
+    /// tenth of them in `compaction` and `slatedb`. In `changelog`, the largest state.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) state_mb: Option<u64>,
     /// What the store of `checkpoint` (default: folder) and `restore` (default: object-store) is like.
@@ -148,7 +150,8 @@ pub(crate) struct Options {
     /// Lengths of values in `patterns`.
     #[arg(long, value_delimiter = ',', default_value = "100")]
     pub(crate) value_bytes: Vec<usize>,
-    /// Only operations of `micro` and patterns of `patterns` whose name contains this.
+    /// Only operations of `micro`, patterns of `patterns`, or parts of `changelog` (durations, cost, replay,
+    /// objects) whose name contains this.
     #[arg(long)]
     pub(crate) only: Option<String>,
     /// Memory in huge pages, for Weir, the raw collections and Flink's heap alike (glibc's `malloc` and

@@ -76,6 +76,18 @@ pub(crate) const SUITES: &[Presentation] = &[
         headlines: &[lower("2→2: restored in"), lower("2→3: slowest subtask")],
     },
     Presentation {
+        suite: "changelog",
+        title: "A changelog around each backend",
+        about: "Checkpoints under the same updates at several sizes of the state, beside one write of as many \
+                bytes to the same store; an update with and without a log; the replay of a log behind a \
+                restored state; the objects of 32 subtasks.",
+        headlines: &[
+            lower("checkpoint p99/one write"),
+            lower("with/without log"),
+            higher("replayed"),
+        ],
+    },
+    Presentation {
         suite: "compaction",
         title: "What trees write",
         about: "Bytes written to files and objects for each byte that an operator writes.",

@@ -1,0 +1,214 @@
+//! What a changelog gives and takes, around each backend: how long checkpoints last at different sizes of
+//! the state, what logging costs an update, how long the log is, how fast it is replayed, how many
+//! objects it makes.
+//!
+//! | file | what is measured |
+//! |---|---|
+//! | `durations.rs` | checkpoints under the same updates, whatever the size of the state |
+//! | `cost.rs` | an update with and without a log (W1), and the log's bytes |
+//! | `replay.rs` | a restore from state and log, against one from the state alone |
+//! | `objects.rs` | objects of many subtasks with frequent checkpoints |
+
+mod cost;
+mod durations;
+mod objects;
+mod replay;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use weir_changelog::{
+    ChangelogBackendFactory, ChangelogControl, ChangelogOptions, Materialization,
+};
+use weir_state_api::{
+    BackendFactory, CheckpointId, Codec, Environment, Error, ErrorKind, KeyedStore, MaxParallelism,
+    Notification, OpenRequest, Ordered, Result, SnapshotHandle, SnapshotRequest, TokioSpawner,
+    ValueState,
+};
+
+use crate::backends::{Backend, Purpose, folder_store, local_folder, runtime};
+use crate::interrupt;
+use crate::measure::Recorder;
+use crate::slow_store::SlowStore;
+use crate::stage::value_of;
+use crate::store_model::StoreModel;
+
+const SUITE: &str = "changelog";
+
+/// How much is measured.
+#[derive(Debug, Clone)]
+pub(crate) struct Sizes {
+    /// Bytes of values of the states that checkpoints are taken of, smallest first.
+    pub(crate) states: Vec<u64>,
+    /// Checkpoints of each.
+    checkpoints: usize,
+    /// Keys of the single accesses.
+    keys: i64,
+    /// Bytes of values of the state that is restored, and changes behind it.
+    pub(crate) restored: (u64, u64),
+    /// For how long 32 subtasks take ten checkpoints a second.
+    seconds: u64,
+}
+
+impl Sizes {
+    /// A smoke test.
+    pub(crate) fn quick() -> Self {
+        Sizes {
+            states: vec![1_000_000, 5_000_000],
+            checkpoints: 10,
+            keys: 5_000,
+            restored: (1_000_000, 20_000),
+            seconds: 1,
+        }
+    }
+
+    /// The published sizes.
+    pub(crate) fn published() -> Self {
+        Sizes {
+            states: vec![100_000_000, 300_000_000, 1_000_000_000],
+            checkpoints: 100,
+            keys: 500_000,
+            restored: (1_000_000_000, 3_000_000),
+            seconds: 10,
+        }
+    }
+
+    /// With 10 GB too, and with the log of five minutes at 50,000 changes a second.
+    pub(crate) fn large() -> Self {
+        let mut sizes = Self::published();
+        sizes.states.push(10_000_000_000);
+        sizes.restored.1 = 15_000_000;
+        sizes
+    }
+}
+
+/// Measures a changelog around each backend; `only` chooses files of this suite by name.
+pub(crate) fn run(
+    recorder: &mut Recorder,
+    backends: &[Backend],
+    sizes: &Sizes,
+    only: Option<&str>,
+) {
+    for &backend in backends {
+        for part in ["durations", "cost", "replay", "objects"] {
+            if interrupt::requested() || only.is_some_and(|only| !part.contains(only)) {
+                continue;
+            }
+            let done = match part {
+                "durations" => durations::run(recorder, backend, sizes),
+                "cost" => cost::run(recorder, backend, sizes.keys),
+                "replay" => replay::run(recorder, backend, sizes.restored),
+                _ => objects::run(recorder, backend, sizes.seconds),
+            };
+            if let Err(error) = done {
+                recorder.fail(&format!("changelog: {part}"), &name_of(backend), &error);
+            }
+        }
+    }
+}
+
+/// How figures call a changelog around a backend.
+fn name_of(backend: Backend) -> String {
+    format!("{backend}, log")
+}
+
+/// A store, threads to write with, and a backend with and without a changelog.
+struct Bench {
+    tokio: tokio::runtime::Runtime,
+    environment: Environment,
+    plain: Arc<dyn BackendFactory>,
+    logged: ChangelogBackendFactory,
+    _folders: (TempDir, Option<TempDir>),
+}
+
+/// What a checkpoint took.
+struct Taken {
+    handle: SnapshotHandle,
+    /// How long the synchronous part held the task.
+    pinned: Duration,
+    /// From its beginning to the handle.
+    whole: Duration,
+}
+
+impl Bench {
+    /// With a store in a folder, as slow as the model says.
+    fn new(backend: Backend, model: StoreModel) -> Result<Self> {
+        let folder = local_folder()?;
+        let tokio = runtime()?;
+        let mut environment = Environment::in_memory();
+        environment.store = folder_store(folder.path())?.layer(SlowStore::new(model.slowness()));
+        environment.spawner = Arc::new(TokioSpawner::new(tokio.handle().clone()));
+        let (plain, local) = backend.factory(Purpose::CheckpointsHere)?;
+        let plain: Arc<dyn BackendFactory> = Arc::from(plain);
+        let options = ChangelogOptions::default().with_materialization(Materialization::OnRequest);
+        let logged = ChangelogBackendFactory::around(Arc::clone(&plain), options);
+        Ok(Bench { tokio, environment, plain, logged, _folders: (folder, local) })
+    }
+
+    fn control(&self) -> ChangelogControl {
+        self.logged.control()
+    }
+
+    /// Opens one of so many subtasks.
+    fn open(
+        &self,
+        factory: &dyn BackendFactory,
+        (subtask, parallelism): (u16, u16),
+        restore: Vec<SnapshotHandle>,
+    ) -> Result<KeyedStore<i64>> {
+        let codec = Codec::<i64>::id(&Ordered);
+        let mut request = OpenRequest::new(self.environment.clone(), "bench", codec)
+            .for_subtask(MaxParallelism::default(), parallelism, subtask)?
+            .restore_from(restore);
+        request.directory = format!("live/{subtask}/");
+        self.tokio.block_on(KeyedStore::open(factory, request))
+    }
+
+    fn checkpoint(&self, store: &mut KeyedStore<i64>, number: u64) -> Result<Taken> {
+        let id = CheckpointId(number);
+        let mut request = SnapshotRequest::checkpoint(id, format!("chk-{number}"));
+        request.shared_directory = format!("shared/{number}/");
+        let begun = Instant::now();
+        let task = store.snapshot(request)?;
+        let pinned = begun.elapsed();
+        let handle = self.tokio.block_on(task.run())?;
+        let whole = begun.elapsed();
+        store.notify(Notification::Complete(id))?;
+        Ok(Taken { handle, pinned, whole })
+    }
+
+    /// Materializes, and waits until checkpoints go on from that.
+    fn materialize(&self, store: &mut KeyedStore<i64>, checkpoint: u64) -> Result<()> {
+        let before = self.control().metrics();
+        self.control().materialize();
+        loop {
+            store.notify(Notification::Complete(CheckpointId(checkpoint)))?;
+            let now = self.control().metrics();
+            if now.materializations_failed > before.materializations_failed {
+                let what = "the state could not be materialized";
+                return Err(Error::new(ErrorKind::Unavailable, what));
+            }
+            if now.materializations_done > before.materializations_done {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Sets 100-byte values.
+fn write(
+    store: &mut KeyedStore<i64>,
+    value: &ValueState<Vec<u8>>,
+    keys: &[i64],
+    round: u64,
+) -> Result<()> {
+    let mut bytes = Vec::new();
+    for key in keys {
+        value_of(*key, round, &mut bytes);
+        store.set_key(key)?;
+        value.set(store, &bytes)?;
+    }
+    Ok(())
+}
