@@ -244,6 +244,9 @@ impl Target {
             records.next().map_err(|error| malformed(at, "does not decode").source(error))?
         {
             let position = LogPosition(at);
+            if position >= batch.segment.to {
+                return Err(malformed(at, "is one more than the handle states"));
+            }
             at += 1;
             if position < range.from {
                 continue;
@@ -271,7 +274,7 @@ impl Target {
                     .source(error)
             })?;
         }
-        if at != batch.segment.to.0 {
+        if at < batch.segment.to.0 {
             return Err(malformed(at, "is missing"));
         }
         Ok(applied)
@@ -330,3 +333,7 @@ fn append(backend: &mut dyn KeyedBackend, at: &Address<'_>, value: &[u8]) -> Res
         result => result,
     }
 }
+
+#[cfg(test)]
+#[path = "replay_tests.rs"]
+mod tests;
