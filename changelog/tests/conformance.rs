@@ -102,7 +102,7 @@ fn around_a_forst_in_the_store_at_random() {
     let factory = support::Prompt::at_random(small_forst());
     // What is replayed into full memtables is flushed again: the test below counts what is named.
     let stands =
-        |case: &Case| concerns_snapshots(case) && case.name != "an_idle_restore_uploads_little";
+        |case: &Case| stands_with_flushes(case) && case.name != "an_idle_restore_uploads_little";
     run_where(&factory, stands).assert_passed();
 }
 
