@@ -28,7 +28,7 @@ pub struct ForstOptions {
     pub resources: ForstResources,
     /// How blocks of tables are compressed. Default: LZ4.
     pub compression: Compression,
-    /// The length of blocks before compression, in bytes. Default: 16 KiB.
+    /// The length of blocks before compression, in bytes. Default: 8 KiB.
     pub block_bytes: usize,
     /// The length of tables at which compactions begin another one, in bytes. Default: 64 MiB.
     pub table_bytes: u64,
@@ -75,7 +75,7 @@ impl Default for ForstOptions {
         ForstOptions {
             resources: ForstResources::default(),
             compression: Compression::default(),
-            block_bytes: 16 << 10,
+            block_bytes: 8 << 10,
             table_bytes: 64 << 20,
             memtable_bytes: 64 << 20,
             keep_flushed: true,

@@ -18,6 +18,7 @@
 //! | `names.rs` | names of objects, never given out twice |
 //! | `object_store.rs` | whole objects in, ranges out, outcomes that are unknown resolved |
 //! | `retry.rs` | requests that are made again, within limits |
+//! | `deadline.rs` | when a request has taken too long |
 //! | `single_flight.rs` | one read for all that want its result at the same time |
 //! | `traffic.rs` | counters |
 
@@ -28,6 +29,7 @@ mod caches;
 mod compaction_read;
 #[cfg(test)]
 mod concurrency_tests;
+mod deadline;
 mod disk_cache;
 mod heat;
 mod hydration;

@@ -7,6 +7,8 @@ use futures_util::future::{Either, select};
 use uuid::Uuid;
 use weir_state_api::{Error, Result};
 
+use super::deadline::passed;
+
 /// Limits for requests to the store.
 ///
 /// A request that failed and may succeed later is made again, after a pause that doubles and of which
@@ -30,7 +32,7 @@ pub struct RequestLimits {
     /// The longest pause. Default: 5 s.
     pub longest_pause: Duration,
     /// How long one attempt may take, in addition to one second for each MiB that it moves. What takes
-    /// longer is given up and counts as failed. Default: 30 s.
+    /// longer is given up and counts as failed, up to a second later. Default: 30 s.
     pub timeout: Duration,
 }
 
@@ -71,7 +73,7 @@ impl RequestLimits {
     ) -> opendal::Result<T> {
         let timeout = self.timeout.saturating_add(Duration::from_secs(bytes >> 20));
         let request = std::pin::pin!(request);
-        match select(request, Delay::new(timeout)).await {
+        match select(request, passed(timeout)).await {
             Either::Left((result, _)) => result,
             Either::Right(((), _)) => Err(opendal::Error::new(
                 opendal::ErrorKind::Unexpected,
