@@ -15,10 +15,11 @@ use weir_state_api::{
 use crate::cell::lock;
 use crate::clean_up::Sieve;
 use crate::keyed_table::{KeyedTable, Locator, Slot};
+use crate::map_slot::MapSlot;
 use crate::options::HeapOptions;
 use crate::plain_access::plain_word_slot;
 use crate::point_slot::PointSlot;
-use crate::scan::{KeyScan, MapScan, fill_from_map};
+use crate::scan::{KeyScan, begin_scan};
 use crate::snapshot::{
     BACKEND_NAME, Chain, FORMAT_VERSION, PinnedInstance, PinnedSection, Written, write_snapshot,
 };
@@ -278,8 +279,8 @@ impl KeyedBackend for HeapBackend {
             return Ok(lend(self.plain_point_table(at).and_then(|table| table.read(at.key))));
         }
         if self.is_plain_map_readable(at) {
-            let table = self.plain_map_table(at);
-            return Ok(lend(table.and_then(|table| table.read(at.key, at.map_key))));
+            let map = self.plain_map_table(at).and_then(|table| table.read(at.key));
+            return Ok(lend(map.and_then(|map| map.get(at.map_key))));
         }
         self.get_any(at)
     }
@@ -369,20 +370,16 @@ impl KeyedBackend for HeapBackend {
         order: Order,
         page: &mut Page,
     ) -> Result<ScanStep> {
+        if self.is_plain_map_readable(at) {
+            let map = self.plain_map_table(at).and_then(|table| table.read(at.key));
+            return Ok(map.map_or(ScanStep::Last, |map| begin_scan(map, range, order, page)));
+        }
         let (group, state) = self.locate(at.state, at.key)?;
         let Tables::Map(tables) = &mut state.tables else {
             return Err(state.descriptor.misused("scan"));
         };
-        let Some(map) = tables[group].get(Locator::new(at.key, at.namespace)) else {
-            return Ok(ScanStep::Last);
-        };
-        let entries = map.entries();
-        let (mut from, mut to) = entries.bounds(range);
-        Ok(if fill_from_map(entries, &mut from, &mut to, order, page) {
-            ScanStep::Last
-        } else {
-            ScanStep::More(Box::new(MapScan { entries: entries.clone(), from, to, order }))
-        })
+        let map = tables[group].get(Locator::new(at.key, at.namespace)).map(MapSlot::entries);
+        Ok(map.map_or(ScanStep::Last, |map| begin_scan(map, range, order, page)))
     }
 
     fn has_map_keys(&mut self, at: &Address<'_>) -> Result<Option<bool>> {

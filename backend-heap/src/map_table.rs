@@ -23,17 +23,16 @@ fn single(at: Locator<'_>, entry: Entry<'_>) -> Fate<MapSlot> {
 }
 
 impl MapTable {
-    /// The value under a map key of the map of a key in the default namespace, if the segment can be read
-    /// without a lock. As few instructions as [`PointTable::read`](crate::point_table::PointTable::read),
-    /// for the same reason.
+    /// The map of a key in the default namespace, if the segment can be read without a lock. As few
+    /// instructions as [`PointTable::read`](crate::point_table::PointTable::read), for the same reason.
     #[inline(always)]
-    pub(crate) fn read(&self, key: KeyRef<'_>, map_key: &[u8]) -> Option<&[u8]> {
+    pub(crate) fn read(&self, key: KeyRef<'_>) -> Option<&EntryChunks> {
         let segment = self.cell(key.hash())?.readable()?;
         let slot = match <&[u8; 8]>::try_from(key.bytes()) {
-            Ok(word) => segment.find_entry(key.hash(), |slot| slot.is_of(word))?,
-            Err(_) => find_any(segment, key)?,
+            Ok(word) => segment.find_entry(key.hash(), |slot| slot.is_of(word)),
+            Err(_) => find_any(segment, key),
         };
-        slot.entries().get(map_key)
+        slot.map(MapSlot::entries)
     }
 
     /// Writes a value where one of its length is, in a small map of a key of one word in the default

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use weir_state_api::{KeyGroup, Order, Page, Result, Scan, ScanStep};
+use weir_state_api::{KeyGroup, MapRange, Order, Page, Result, Scan, ScanStep};
 
 use crate::clean_up::Sieve;
 use crate::entry_chunk::Entries;
@@ -10,9 +10,24 @@ use crate::entry_chunks::EntryChunks;
 use crate::keyed_table::{FrozenSegments, Slot};
 use crate::sorted_chunks::Position;
 
+/// Reads the first page of a range of a map.
+#[inline]
+pub(crate) fn begin_scan(
+    entries: &EntryChunks,
+    range: MapRange<'_>,
+    order: Order,
+    page: &mut Page,
+) -> ScanStep {
+    let (mut from, mut to) = entries.bounds(range);
+    if fill_from_map(entries, &mut from, &mut to, order, page) {
+        return ScanStep::Last;
+    }
+    ScanStep::More(Box::new(MapScan { entries: entries.clone(), from, to, order }))
+}
+
 /// Appends entries of `from..to` until the page is full; moves the end it reads from. Answers
 /// whether nothing is left.
-pub(crate) fn fill_from_map(
+fn fill_from_map(
     map: &EntryChunks,
     from: &mut Position,
     to: &mut Position,
@@ -60,11 +75,11 @@ fn push_run(map: &EntryChunks, chunk: usize, run: Range<usize>, page: &mut Page)
 
 /// The rest of a scan over a map. It has the map's entries as they were: shares the chunks of a long
 /// one.
-pub(crate) struct MapScan {
-    pub(crate) entries: EntryChunks,
-    pub(crate) from: Position,
-    pub(crate) to: Position,
-    pub(crate) order: Order,
+struct MapScan {
+    entries: EntryChunks,
+    from: Position,
+    to: Position,
+    order: Order,
 }
 
 impl Scan for MapScan {

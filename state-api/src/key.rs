@@ -85,6 +85,12 @@ impl<'a> KeyRef<'a> {
         Ok(KeyRef { bytes, hash: key_hash(bytes), group })
     }
 
+    /// A key whose hash and group are known.
+    #[inline(always)]
+    pub(crate) fn from_parts(bytes: &'a [u8], hash: u64, group: KeyGroup) -> Self {
+        KeyRef { bytes, hash, group }
+    }
+
     /// The encoded key.
     #[inline]
     pub fn bytes(&self) -> &'a [u8] {
@@ -125,7 +131,7 @@ impl Key {
     }
 
     /// Borrows the key for a backend call.
-    #[inline]
+    #[inline(always)]
     pub fn as_ref(&self) -> KeyRef<'_> {
         let bytes = self.bytes.get(..self.len as usize).unwrap_or_default();
         KeyRef { bytes, hash: self.hash, group: self.group }

@@ -6,21 +6,28 @@ use std::sync::Arc;
 use super::expiry::Expiry;
 use super::state_name::StateName;
 use crate::{
-    Address, BoxFuture, Error, KeyRef, KeyedBackend, Lookup, Result, StateFuture, StateId, Ttl,
+    Address, BoxFuture, Error, KeyGroup, KeyRef, KeyedBackend, Lookup, Result, StateFuture,
+    StateId, Ttl,
 };
 
 /// What a state access works on: the backend and the key it is for.
+///
+/// The parts of the key lie apart. As one they would be copied as one, by loads of several parts at
+/// once; and such a load, a moment after the parts were stored, waits until all of them have reached
+/// the cache, so that no two accesses overlap.
 #[derive(Debug)]
+#[repr(C)]
 #[non_exhaustive]
 pub struct Scope<'a> {
     /// The backend.
     pub backend: &'a mut dyn KeyedBackend,
-    /// The current key.
-    pub key: KeyRef<'a>,
+    key_bytes: &'a [u8],
     /// A buffer for encoding, reused from access to access; its content is undefined.
     pub buffer: &'a mut Vec<u8>,
+    key_hash: u64,
     /// What states with a TTL need besides.
     pub expiry: &'a mut Expiry,
+    key_group: KeyGroup,
 }
 
 impl<'a> Scope<'a> {
@@ -32,7 +39,14 @@ impl<'a> Scope<'a> {
         buffer: &'a mut Vec<u8>,
         expiry: &'a mut Expiry,
     ) -> Self {
-        Scope { backend, key, buffer, expiry }
+        let (key_bytes, key_hash, key_group) = (key.bytes(), key.hash(), key.group());
+        Scope { backend, key_bytes, buffer, key_hash, expiry, key_group }
+    }
+
+    /// The current key.
+    #[inline(always)]
+    pub fn key(&self) -> KeyRef<'a> {
+        KeyRef::from_parts(self.key_bytes, self.key_hash, self.key_group)
     }
 }
 
@@ -89,7 +103,10 @@ impl Slot {
         T: 'static,
         D: FnOnce(Option<&[u8]>) -> Result<T> + Send + 'static,
     {
-        self.settle(at.with(|scope| lookup(scope.backend, &self.address(scope.key), decode)))
+        self.settle(at.with(|scope| {
+            let address = self.address(scope.key());
+            lookup(scope.backend, &address, decode)
+        }))
     }
 
     /// The future for a read that has begun; its errors name the state.

@@ -282,7 +282,7 @@ impl Slot {
     /// Removes what is stored at the point.
     pub(super) fn delete<A: StateAccess + ?Sized>(&self, at: &mut A) -> Result<()> {
         at.with(|scope| {
-            let address = self.address(scope.key);
+            let address = self.address(scope.key());
             self.begin_write(scope.backend, scope.expiry, &address, Extent::Address)?;
             scope.backend.delete(&address)
         })
@@ -298,8 +298,9 @@ impl Slot {
         I: FnOnce(&Life, Option<&[u8]>, &mut Vec<u8>) -> Result<(T, Change)> + Send + 'static,
     {
         self.settle(at.with(|scope| {
+            let address = self.address(scope.key());
             let life = self.begin_read(scope.backend, scope.expiry)?;
-            life.read(scope.backend, scope.expiry, &self.address(scope.key), inspect)
+            life.read(scope.backend, scope.expiry, &address, inspect)
         }))
     }
 }

@@ -129,7 +129,7 @@ impl<T: Send + 'static, C: Codec<T>> ListState<T, C> {
             return Ok(());
         }
         at.with(|scope| {
-            let address = self.slot.address(scope.key);
+            let address = self.slot.address(scope.key());
             let stamp = self.slot.begin_value(scope.backend, scope.expiry, &address, lifetime)?;
             self.encode(elements, stamp, scope.buffer)?;
             scope.backend.append(&address, scope.buffer)
@@ -146,7 +146,7 @@ impl<T: Send + 'static, C: Codec<T>> ListState<T, C> {
             return self.clear(at);
         }
         at.with(|scope| {
-            let (address, lifetime) = (self.slot.address(scope.key), Lifetime::OfState);
+            let (address, lifetime) = (self.slot.address(scope.key()), Lifetime::OfState);
             let stamp = self.slot.begin_value(scope.backend, scope.expiry, &address, lifetime)?;
             self.encode(elements, stamp, scope.buffer)?;
             scope.backend.put(&address, scope.buffer)
@@ -184,7 +184,7 @@ impl<T: Send + 'static, C: Codec<T>> ListState<T, C> {
             let stored = source.slot.read(at, |stored| Ok(stored.map(<[u8]>::to_vec))).await?;
             let Some(stored) = stored else { continue };
             at.with(|scope| {
-                let address = self.slot.address(scope.key);
+                let address = self.slot.address(scope.key());
                 let (backend, expiry) = (&mut *scope.backend, &mut *scope.expiry);
                 let life = self.slot.begin_write(backend, expiry, &address, Extent::Address)?;
                 let swept = life.map_or(Verdict::Keep, |life| {

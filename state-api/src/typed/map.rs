@@ -67,10 +67,8 @@ where
         f: impl FnOnce(&mut dyn KeyedBackend, &mut Expiry, &Address<'_>) -> Result<R>,
     ) -> Result<R> {
         at.with(|scope| {
-            scope.buffer.clear();
-            self.key_codec.encode(key, scope.buffer)?;
-            check_part_len("map key", scope.buffer)?;
-            let address = Address { map_key: scope.buffer, ..self.slot.address(scope.key) };
+            self.encode_key(scope, key)?;
+            let address = Address { map_key: scope.buffer, ..self.slot.address(scope.key()) };
             f(scope.backend, scope.expiry, &address)
         })
     }
@@ -126,7 +124,16 @@ where
     /// When key or value cannot be encoded or are too large; the map stays as it was.
     #[inline(always)]
     pub fn put<A: StateAccess + ?Sized>(&self, at: &mut A, key: &K, value: &V) -> Result<()> {
-        self.put_for(at, key, value, Lifetime::OfState)
+        if self.slot.ttl.is_some() {
+            return self.put_for(at, key, value, Lifetime::OfState);
+        }
+        at.with(|scope| {
+            let key_len = self.encode_key(scope, key)?;
+            self.value_codec.encode(value, scope.buffer)?;
+            let (map_key, value) = scope.buffer.split_at(key_len);
+            scope.backend.put(&Address { map_key, ..self.slot.address(scope.key()) }, value)
+        })
+        .map_err(|error| self.slot.blame(error))
     }
 
     /// As [`put`](MapState::put), with a lifetime of its own in place of the state's; see
@@ -160,7 +167,6 @@ where
         self.put_for(at, key, value, Lifetime::Until(instant))
     }
 
-    #[inline(always)]
     fn put_for<A: StateAccess + ?Sized>(
         &self,
         at: &mut A,
@@ -189,18 +195,18 @@ where
             let mut page = Page::new();
             for (key, value) in entries {
                 if page.is_full() {
-                    scope.backend.put_entries(&self.slot.address(scope.key), &page)?;
+                    scope.backend.put_entries(&self.slot.address(scope.key()), &page)?;
                     page.clear();
                 }
                 if let Err(error) = self.add_to(scope, &mut page, key, value) {
-                    scope.backend.put_entries(&self.slot.address(scope.key), &page)?;
+                    scope.backend.put_entries(&self.slot.address(scope.key()), &page)?;
                     return Err(error);
                 }
             }
             if page.is_empty() {
                 return Ok(());
             }
-            scope.backend.put_entries(&self.slot.address(scope.key), &page)
+            scope.backend.put_entries(&self.slot.address(scope.key()), &page)
         })
         .map_err(|error| self.slot.blame(error))
     }
@@ -217,11 +223,19 @@ where
         Ok(())
     }
 
-    #[inline(always)]
     fn put_in(&self, scope: &mut Scope<'_>, key: &K, value: &V, lifetime: Lifetime) -> Result<()> {
         let key_len = self.encode_entry(scope, key, value, lifetime)?;
         let (map_key, value) = scope.buffer.split_at(key_len);
-        scope.backend.put(&Address { map_key, ..self.slot.address(scope.key) }, value)
+        scope.backend.put(&Address { map_key, ..self.slot.address(scope.key()) }, value)
+    }
+
+    /// Encodes a map key into the buffer; returns its length.
+    #[inline(always)]
+    fn encode_key(&self, scope: &mut Scope<'_>, key: &K) -> Result<usize> {
+        scope.buffer.clear();
+        self.key_codec.encode(key, scope.buffer)?;
+        check_part_len("map key", scope.buffer)?;
+        Ok(scope.buffer.len())
     }
 
     /// Begins to write an entry: encodes key, stamp and value into the buffer. Returns the length of
@@ -234,11 +248,8 @@ where
         value: &V,
         lifetime: Lifetime,
     ) -> Result<usize> {
-        scope.buffer.clear();
-        self.key_codec.encode(key, scope.buffer)?;
-        check_part_len("map key", scope.buffer)?;
-        let key_len = scope.buffer.len();
-        let entry = Address { map_key: scope.buffer, ..self.slot.address(scope.key) };
+        let key_len = self.encode_key(scope, key)?;
+        let entry = Address { map_key: scope.buffer, ..self.slot.address(scope.key()) };
         let stamp = self.slot.begin_value(scope.backend, scope.expiry, &entry, lifetime)?;
         write_stamp(stamp, scope.buffer);
         self.value_codec.encode(value, scope.buffer)?;
@@ -264,7 +275,7 @@ where
     /// Only those of a failed instance.
     pub fn clear<A: StateAccess + ?Sized>(&self, at: &mut A) -> Result<()> {
         at.with(|scope| {
-            let address = self.slot.address(scope.key);
+            let address = self.slot.address(scope.key());
             self.slot.begin_write(scope.backend, scope.expiry, &address, Extent::Map)?;
             scope.backend.delete_range(&address, MapRange::ALL)
         })
@@ -292,7 +303,7 @@ where
         range: MapRange<'_>,
     ) -> Result<()> {
         at.with(|scope| {
-            let address = self.slot.address(scope.key);
+            let address = self.slot.address(scope.key());
             self.slot.begin_write(scope.backend, scope.expiry, &address, Extent::Map)?;
             scope.backend.delete_range(&address, range)
         })
@@ -305,7 +316,7 @@ where
     pub fn is_empty<A: StateAccess + ?Sized>(&self, at: &mut A) -> StateFuture<'static, bool> {
         // With a TTL what is there may have expired.
         if self.slot.ttl.is_none() {
-            let any = at.with(|scope| scope.backend.has_map_keys(&self.slot.address(scope.key)));
+            let any = at.with(|scope| scope.backend.has_map_keys(&self.slot.address(scope.key())));
             match any {
                 Ok(Some(any)) => return StateFuture::ready(Ok(!any)),
                 Ok(None) => {}
@@ -415,7 +426,7 @@ where
             Purpose::End | Purpose::Emptiness => Page::with_limit(1),
         };
         let begun = at.with(|scope| {
-            let address = self.slot.address(scope.key);
+            let address = self.slot.address(scope.key());
             let life = self.slot.begin(scope.backend, scope.expiry)?;
             let step = scope.backend.scan(&address, range, order, &mut page)?;
             let refresher = match purpose {

@@ -89,7 +89,7 @@ impl<N, NC: Codec<N>> TimerState<N, NC> {
             self.codec.encode(namespace, scope.buffer)?;
             check_part_len("namespace", scope.buffer)?;
             let queue = self.slot.state;
-            let timer = TimerRef { queue, time, key: scope.key, namespace: scope.buffer };
+            let timer = TimerRef { queue, time, key: scope.key(), namespace: scope.buffer };
             f(scope.backend, &timer)
         })
         .map_err(|error| self.slot.blame(error))

@@ -73,7 +73,7 @@ impl<V: Send + 'static, C: Codec<V>> ValueState<V, C> {
         at.with(|scope| {
             scope.buffer.clear();
             self.codec.encode(value, scope.buffer)?;
-            scope.backend.put(&self.slot.address(scope.key), scope.buffer)
+            scope.backend.put(&self.slot.address(scope.key()), scope.buffer)
         })
         .map_err(|error| self.slot.blame(error))
     }
@@ -116,7 +116,7 @@ impl<V: Send + 'static, C: Codec<V>> ValueState<V, C> {
         lifetime: Lifetime,
     ) -> Result<()> {
         at.with(|scope| {
-            let address = self.slot.address(scope.key);
+            let address = self.slot.address(scope.key());
             let stamp = self.slot.begin_value(scope.backend, scope.expiry, &address, lifetime)?;
             scope.buffer.clear();
             write_stamp(stamp, scope.buffer);
@@ -170,7 +170,7 @@ impl<V: Send + 'static, C: Codec<V>> ValueState<V, C> {
             return self.modify_as(None, at, f);
         }
         let life = at.with(|scope| {
-            let address = self.slot.address(scope.key);
+            let address = self.slot.address(scope.key());
             self.slot.begin_write(scope.backend, scope.expiry, &address, Extent::Address)
         });
         match life {
@@ -190,7 +190,7 @@ impl<V: Send + 'static, C: Codec<V>> ValueState<V, C> {
         let mut new = None;
         let mut was_absent = false;
         let updated = at.with(|scope| {
-            let address = self.slot.address(scope.key);
+            let address = self.slot.address(scope.key());
             scope.backend.update(&address, &mut |stored, output| {
                 let old = self.decode_live(life.as_ref(), stored)?;
                 let f = f.take().ok_or_else(run_twice)?;
