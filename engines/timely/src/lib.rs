@@ -130,6 +130,10 @@ mod time;
 #[cfg(doctest)]
 struct Guide;
 
+#[doc = include_str!("../README.md")]
+#[cfg(doctest)]
+struct Readme;
+
 pub use checkpoint::{CheckpointStore, JobCheckpoint, TaskPart, TaskSnapshot};
 pub use job::{Job, JobReport};
 pub use settings::JobSettings;
