@@ -4,9 +4,8 @@
 mod support;
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
-use weir_backend_forst::{ForstBackendFactory, ForstOptions, ForstResources, RequestLimits};
+use weir_backend_forst::ForstBackendFactory;
 use weir_backend_heap::{HeapBackendFactory, HeapOptions};
 use weir_state_api::SnapshotHandle;
 use weir_tests::conformance::{Case, run_where};
@@ -70,22 +69,6 @@ fn concerns_snapshots(case: &Case) -> bool {
     groups.contains(&case.group) && stands_with_materializations(case)
 }
 
-/// Limits so small that state is flushed, compacted and read from the store all the time.
-fn small_forst() -> ForstBackendFactory {
-    // Cases in which the store fails do not wait for it.
-    let limits = RequestLimits { first_pause: Duration::ZERO, ..RequestLimits::default() };
-    let resources =
-        ForstResources::builder().cache_bytes(256 << 10).request_limits(limits).build().unwrap();
-    let options = ForstOptions::default()
-        .with_resources(resources)
-        .with_memtable_bytes(64 << 10)
-        .with_table_bytes(32 << 10)
-        .with_block_bytes(1 << 10)
-        .with_inline_tail_bytes(0)
-        .with_inline_manifest_bytes(0);
-    ForstBackendFactory::new(options)
-}
-
 #[test]
 fn around_forst_at_random() {
     let factory = support::Prompt::at_random(ForstBackendFactory::default());
@@ -99,7 +82,7 @@ fn around_forst_matrix_at_random() {
 
 #[test]
 fn around_a_forst_in_the_store_at_random() {
-    let factory = support::Prompt::at_random(small_forst());
+    let factory = support::Prompt::at_random(support::small_forst());
     // What is replayed into full memtables is flushed again: the test below counts what is named.
     let stands =
         |case: &Case| stands_with_flushes(case) && case.name != "an_idle_restore_uploads_little";
@@ -108,7 +91,7 @@ fn around_a_forst_in_the_store_at_random() {
 
 #[test]
 fn an_idle_restore_around_a_forst_in_the_store_names_nothing_new() {
-    let factory = support::Prompt::at_random(small_forst());
+    let factory = support::Prompt::at_random(support::small_forst());
     let h = Harness::new(&factory);
     let mut stores = h.open_all(2, &[]).unwrap();
     for store in &mut stores {
@@ -140,25 +123,16 @@ fn an_idle_restore_around_a_forst_in_the_store_names_nothing_new() {
 
 #[cfg(feature = "rocks")]
 mod around_rocks {
-    use weir_backend_rocks::{RocksBackendFactory, RocksOptions};
-
     use super::*;
-
-    /// In memory if possible: the cases open thousands of databases, and RocksDB syncs each.
-    fn rocks() -> RocksBackendFactory {
-        let memory = std::path::PathBuf::from("/dev/shm");
-        let base = if memory.is_dir() { memory } else { std::env::temp_dir() };
-        RocksBackendFactory::new(RocksOptions::new(base.join("weir-changelog-conformance")))
-    }
 
     #[test]
     fn at_random() {
-        let factory = support::Prompt::at_random(rocks());
+        let factory = support::Prompt::at_random(support::rocks("conformance"));
         run_where(&factory, stands_with_materializations).assert_passed();
     }
 
     #[test]
     fn matrix_at_random() {
-        matrix::check(&support::Prompt::at_random(rocks()));
+        matrix::check(&support::Prompt::at_random(support::rocks("conformance")));
     }
 }

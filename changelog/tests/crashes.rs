@@ -32,6 +32,7 @@ struct Kept {
 }
 
 struct Job {
+    inner: Arc<dyn BackendFactory>,
     bare: Operator,
     faults: Faults,
     spawner: Arc<HoldingSpawner>,
@@ -55,13 +56,20 @@ fn options() -> ChangelogOptions {
 }
 
 impl Job {
+    /// Around the memory backend.
     fn new(random: u64) -> Self {
+        Self::around(Arc::new(HeapBackendFactory::default()), random)
+    }
+
+    fn around(inner: Arc<dyn BackendFactory>, random: u64) -> Self {
         let (bare, faults) = (Operator::new(services::Memory::default()).unwrap(), Faults::new());
+        let factory = ChangelogBackendFactory::around(Arc::clone(&inner), options());
         let mut job = Job {
+            inner,
             bare,
             faults,
             spawner: Arc::default(),
-            factory: ChangelogBackendFactory::new(HeapBackendFactory::default(), options()),
+            factory,
             instances: Vec::new(),
             attempt: 0,
             next: 1,
@@ -83,7 +91,7 @@ impl Job {
     fn open(&mut self, parallelism: u16, handles: &[SnapshotHandle]) -> Result<()> {
         self.instances.clear();
         self.spawner = Arc::default();
-        self.factory = ChangelogBackendFactory::new(HeapBackendFactory::default(), options());
+        self.factory = ChangelogBackendFactory::around(Arc::clone(&self.inner), options());
         self.attempt += 1;
         let environment = Environment::new(
             Arc::new(ManualClock::new(0)),
@@ -271,51 +279,69 @@ fn origin(path: &str, attempt: u64) -> Origin {
     }
 }
 
+fn whatever_fails(seed: u64, mut job: Job) {
+    for _ in 0..60 {
+        match job.random(12) {
+            0 => job.factory.control().materialize(),
+            1 => {
+                let count = job.random(4) as usize;
+                job.spawner.clone().run(count);
+            }
+            2..=5 => {
+                job.checkpoint();
+                job.collect();
+            }
+            6 => {
+                let op = [StoreOp::Write, StoreOp::Close, StoreOp::Stat][job.random(3) as usize];
+                let when = if job.random(2) == 0 { When::Before } else { When::After };
+                let nth = job.random(3) + 1;
+                job.faults.fail(op, nth, when);
+            }
+            7 if job.random(3) == 0 => job.crash(),
+            _ => (0..20).for_each(|_| job.write()),
+        }
+    }
+    job.faults.heal();
+    // An upload that failed before may be heard of only now: each instance's fails one checkpoint.
+    let last = (0..3).find_map(|_| job.checkpoint());
+    last.unwrap_or_else(|| panic!("seed {seed}: the store is whole again"));
+    job.check_all_kept();
+    // When the attempt is over, what no kept checkpoint names goes.
+    job.instances.clear();
+    job.attempt += 1;
+    job.registry.abort_all();
+    job.collect();
+    let left = job.sweep();
+    let named: BTreeSet<&str> = job
+        .kept
+        .iter()
+        .flat_map(|kept| &kept.handles)
+        .flat_map(|handle| &handle.objects)
+        .map(|object| object.path.as_str())
+        .collect();
+    assert_eq!(left, named.len(), "seed {seed}");
+}
+
 #[test]
 fn whatever_fails_every_kept_checkpoint_is_whole() {
     for seed in 0..40 {
-        let mut job = Job::new(seed);
-        for _ in 0..60 {
-            match job.random(12) {
-                0 => job.factory.control().materialize(),
-                1 => {
-                    let count = job.random(4) as usize;
-                    job.spawner.clone().run(count);
-                }
-                2..=5 => {
-                    job.checkpoint();
-                    job.collect();
-                }
-                6 => {
-                    let op =
-                        [StoreOp::Write, StoreOp::Close, StoreOp::Stat][job.random(3) as usize];
-                    let when = if job.random(2) == 0 { When::Before } else { When::After };
-                    let nth = job.random(3) + 1;
-                    job.faults.fail(op, nth, when);
-                }
-                7 if job.random(3) == 0 => job.crash(),
-                _ => (0..20).for_each(|_| job.write()),
-            }
-        }
-        job.faults.heal();
-        // An upload that failed before may be heard of only now: each instance's fails one checkpoint.
-        let last = (0..3).find_map(|_| job.checkpoint());
-        last.unwrap_or_else(|| panic!("seed {seed}: the store is whole again"));
-        job.check_all_kept();
-        // When the attempt is over, what no kept checkpoint names goes.
-        job.instances.clear();
-        job.attempt += 1;
-        job.registry.abort_all();
-        job.collect();
-        let left = job.sweep();
-        let named: BTreeSet<&str> = job
-            .kept
-            .iter()
-            .flat_map(|kept| &kept.handles)
-            .flat_map(|handle| &handle.objects)
-            .map(|object| object.path.as_str())
-            .collect();
-        assert_eq!(left, named.len(), "seed {seed}");
+        whatever_fails(seed, Job::new(seed));
+    }
+}
+
+#[test]
+fn whatever_fails_every_kept_checkpoint_around_a_forst_is_whole() {
+    for seed in 0..20 {
+        let forst = Arc::new(support::small_forst());
+        whatever_fails(seed, Job::around(forst, seed));
+    }
+}
+
+#[cfg(feature = "rocks")]
+#[test]
+fn whatever_fails_every_kept_checkpoint_around_rocks_is_whole() {
+    for seed in 0..10 {
+        whatever_fails(seed, Job::around(Arc::new(support::rocks("crashes")), seed));
     }
 }
 

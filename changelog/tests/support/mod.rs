@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use weir_backend_forst::{ForstBackendFactory, ForstOptions, ForstResources, RequestLimits};
 use weir_backend_heap::HeapBackendFactory;
 use weir_changelog::{ChangelogBackendFactory, ChangelogOptions, Materialization};
 use weir_state_api::*;
@@ -22,6 +23,31 @@ pub(crate) fn options(changes_per_materialization: u64) -> ChangelogOptions {
 /// A changelog around the memory backend.
 pub(crate) fn around_heap(changes_per_materialization: u64) -> Prompt {
     Prompt::around(HeapBackendFactory::default(), changes_per_materialization)
+}
+
+/// Limits so small that state is flushed, compacted and read from the store all the time.
+pub(crate) fn small_forst() -> ForstBackendFactory {
+    // Cases in which the store fails do not wait for it.
+    let limits = RequestLimits { first_pause: Duration::ZERO, ..RequestLimits::default() };
+    let resources =
+        ForstResources::builder().cache_bytes(256 << 10).request_limits(limits).build().unwrap();
+    let options = ForstOptions::default()
+        .with_resources(resources)
+        .with_memtable_bytes(64 << 10)
+        .with_table_bytes(32 << 10)
+        .with_block_bytes(1 << 10)
+        .with_inline_tail_bytes(0)
+        .with_inline_manifest_bytes(0);
+    ForstBackendFactory::new(options)
+}
+
+/// RocksDB, in memory if possible: the tests open thousands of databases, and it syncs each.
+#[cfg(feature = "rocks")]
+pub(crate) fn rocks(of: &str) -> weir_backend_rocks::RocksBackendFactory {
+    let memory = std::path::PathBuf::from("/dev/shm");
+    let base = if memory.is_dir() { memory } else { std::env::temp_dir() };
+    let options = weir_backend_rocks::RocksOptions::new(base.join(format!("weir-changelog-{of}")));
+    weir_backend_rocks::RocksBackendFactory::new(options)
 }
 
 /// A changelog whose background work is done where it is begun: which materialization a checkpoint builds
