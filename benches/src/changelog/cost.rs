@@ -3,21 +3,25 @@
 
 use weir_state_api::{BackendFactory, KeyedStore, Result, ValueState};
 
-use super::{Bench, SUITE, name_of, write};
+use super::{Bench, SUITE, name_of};
 use crate::backends::Backend;
 use crate::measure::{Recorder, timed};
-use crate::shuffle::shuffled;
+use crate::shuffle::{Random, shuffled};
+use crate::stage::VALUE_LEN;
 use crate::store_model::StoreModel;
 
 /// Bytes of an `i64` key and an `i64` value.
 const KEY_AND_VALUE: f64 = 16.0;
+/// Random bytes that values are cut from: more than a batch of the log has.
+const VALUES: usize = 1 << 20;
 
 /// An instance with both kinds of values.
 struct Instance {
     store: KeyedStore<i64>,
     small: ValueState<i64>,
     large: ValueState<Vec<u8>>,
-    round: u64,
+    values: Vec<u8>,
+    round: usize,
 }
 
 pub(super) fn run(recorder: &mut Recorder, backend: Backend, keys: i64) -> Result<()> {
@@ -76,7 +80,9 @@ impl Instance {
         let mut store = bench.open(factory, (0, 1), Vec::new())?;
         let small = store.value::<i64>("small")?;
         let large = store.value::<Vec<u8>>("large")?;
-        let mut instance = Instance { store, small, large, round: 0 };
+        let mut random = Random(42);
+        let values = (0..VALUES / 8).flat_map(|_| random.next().to_le_bytes()).collect();
+        let mut instance = Instance { store, small, large, values, round: 0 };
         instance.update(keys)?;
         instance.set(keys)?;
         Ok(instance)
@@ -91,8 +97,17 @@ impl Instance {
         Ok(())
     }
 
+    /// Values that do not compress and cost nothing to make.
     fn set(&mut self, keys: &[i64]) -> Result<()> {
         self.round += 1;
-        write(&mut self.store, &self.large, keys, self.round)
+        let mut value = Vec::with_capacity(VALUE_LEN);
+        for (number, key) in keys.iter().enumerate() {
+            let from = (self.round + number) * (VALUE_LEN + 1) % (VALUES - VALUE_LEN);
+            value.clear();
+            value.extend_from_slice(&self.values[from..from + VALUE_LEN]);
+            self.store.set_key(key)?;
+            self.large.set(&mut self.store, &value)?;
+        }
+        Ok(())
     }
 }
