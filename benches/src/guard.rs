@@ -104,7 +104,7 @@ pub(crate) fn run(recorder: &mut Recorder, write: bool) -> Result<()> {
     }
     if write {
         let baseline =
-            Baseline { rust: machine.rust, tolerance_percent: 5.0, instructions: counts };
+            Baseline { rust: machine.rust, tolerance_percent: 10.0, instructions: counts };
         let text =
             serde_json::to_string_pretty(&baseline).map_err(|error| unusable(&path, error))?;
         std::fs::write(&path, text + "\n").map_err(|error| unusable(&path, error))?;
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn more_instructions_than_tolerated_are_found() {
         let instructions = BTreeMap::from([("valueGet".to_string(), 200.0)]);
-        let baseline = Baseline { rust: String::new(), tolerance_percent: 5.0, instructions };
+        let baseline = Baseline { rust: String::new(), tolerance_percent: 10.0, instructions };
         assert_eq!(baseline.judge("valueGet", 209.9), Finding::Within);
         assert_eq!(baseline.judge("valueGet", 100.0), Finding::Within);
         assert_eq!(
