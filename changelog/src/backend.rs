@@ -4,16 +4,17 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use weir_state_api::{
-    Address, Capabilities, CheckpointId, CleanUp, KeyedBackend, Lookup, MapRange, Millis,
-    NextTimer, Notification, OpenRequest, Order, Page, PendingValues, Result, ScanStep,
-    SnapshotKind, SnapshotRequest, SnapshotTask, StateDescriptor, StateId, Statistics, TimeDomain,
-    TimerPoll, TimerRef, UpdateFn, Updated, Values,
+    Address, Capabilities, CleanUp, KeyedBackend, Lookup, MapRange, Millis, NextTimer,
+    Notification, OpenRequest, Order, Page, PendingValues, Result, ScanStep, SnapshotKind,
+    SnapshotRequest, SnapshotTask, StateDescriptor, StateId, Statistics, TimeDomain, TimerPoll,
+    TimerRef, UpdateFn, Updated, Values,
 };
 
 use crate::base::{Base, InnerBase};
 use crate::checkpoint::Lent;
 use crate::factory::Shared;
 use crate::format::record;
+use crate::kept::{Kept, Left};
 use crate::log::InstanceLog;
 use crate::materializer::Materializer;
 
@@ -30,8 +31,7 @@ pub(crate) struct ChangelogBackend {
     pub(crate) shared: Arc<Shared>,
     pub(crate) lent: Lent,
     pub(crate) watermark: Option<Millis>,
-    /// The newest checkpoint that names what the instance needs.
-    pub(crate) last_checkpoint: Option<CheckpointId>,
+    pub(crate) kept: Kept,
 }
 
 impl std::fmt::Debug for ChangelogBackend {
@@ -55,6 +55,15 @@ impl ChangelogBackend {
         self.base = None;
         self.materializer.invalidate();
         self.log.stop();
+    }
+
+    /// No checkpoint is left that keeps what the log goes on from.
+    fn lose_what_was_named(&mut self) -> Result<()> {
+        self.lose_base();
+        match self.inner_base.take() {
+            Some(base) => self.inner.notify(Notification::Subsumed(base.id)),
+            None => Ok(()),
+        }
     }
 
     /// After a change, with a schedule by changes.
@@ -252,7 +261,9 @@ impl KeyedBackend for ChangelogBackend {
         if !self.may_log() {
             return self.pass_snapshot_on(request);
         }
-        self.last_checkpoint = self.last_checkpoint.max(Some(request.checkpoint));
+        if self.kept.begin(&request) == Left::Nothing {
+            self.lose_what_was_named()?;
+        }
         match self.checkpoint_from_log(&request) {
             Some(task) => {
                 let now = Instant::now();
@@ -272,15 +283,8 @@ impl KeyedBackend for ChangelogBackend {
             return self.inner.notify(notification);
         }
         self.adopt_and_sweep();
-        if let Notification::Subsumed(id) = notification
-            && self.last_checkpoint.is_some_and(|last| last <= id)
-        {
-            // No checkpoint is left that names what the log goes on from.
-            self.lose_base();
-            self.last_checkpoint = None;
-            if let Some(base) = self.inner_base.take() {
-                self.inner.notify(Notification::Subsumed(base.id))?;
-            }
+        if self.kept.hear(notification) == Left::Nothing {
+            self.lose_what_was_named()?;
         }
         let now = Instant::now();
         if self.materializer.is_due(now, self.log.batches()) {

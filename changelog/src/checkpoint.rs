@@ -1,7 +1,7 @@
 //! Checkpoints: what is pinned in the call, and the handle that the task builds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use weir_state_api::{
@@ -23,16 +23,60 @@ pub(crate) struct Lent(Arc<Account>);
 
 #[derive(Debug, Default)]
 struct Account {
-    /// Objects that a handle has named. One that other instances use too is named until they need it
-    /// no more: an object that is left out may be deleted, although those others will name it later.
-    named: Mutex<Vec<Arc<LogObject>>>,
+    named: Mutex<Named>,
     /// Up to where batches were named.
     named_to: AtomicU64,
     uploaded: AtomicU64,
     downloaded: AtomicU64,
 }
 
+/// Objects that a handle has named or will name. One that other instances use too is named until they
+/// need it no more: an object that is left out may be deleted, although those others will name it later.
+#[derive(Debug, Default)]
+struct Named {
+    objects: Vec<Arc<LogObject>>,
+    /// Batches of checkpoints that have begun, whose objects are not known yet.
+    pinned: Vec<Arc<Chunk>>,
+}
+
+impl Named {
+    fn add(&mut self, object: &Arc<LogObject>) {
+        if !self.objects.iter().any(|other| Arc::ptr_eq(other, object)) {
+            self.objects.push(Arc::clone(object));
+        }
+    }
+
+    /// Takes in which objects are known by now.
+    fn settle(&mut self) {
+        for chunk in std::mem::take(&mut self.pinned) {
+            match chunk.stored() {
+                Some(stored) => self.add(stored.object.object()),
+                // Somebody may store it yet.
+                None if Arc::strong_count(&chunk) > 1 => self.pinned.push(chunk),
+                None => {}
+            }
+        }
+    }
+}
+
 impl Lent {
+    /// A checkpoint begins that names these batches, whichever task ends first.
+    fn pin(&self, chunks: &[Arc<Chunk>]) {
+        let mut named = self.lock();
+        named.settle();
+        for chunk in chunks {
+            match chunk.stored() {
+                Some(stored) => named.add(stored.object.object()),
+                None if named.pinned.iter().any(|other| Arc::ptr_eq(other, chunk)) => {}
+                None => named.pinned.push(Arc::clone(chunk)),
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Named> {
+        self.0.named.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Bytes of log that this instance has uploaded and downloaded.
     pub(crate) fn traffic(&self) -> (u64, u64) {
         (self.0.uploaded.load(Ordering::Relaxed), self.0.downloaded.load(Ordering::Relaxed))
@@ -44,15 +88,12 @@ impl Lent {
 
     /// A handle names these objects; adds those that have to be named for others.
     fn name(&self, objects: &[Arc<LogObject>], table: &mut ObjectTable) {
-        let mut named = self.0.named.lock().unwrap_or_else(PoisonError::into_inner);
-        named.retain(|object| object.is_used());
-        for object in objects {
+        let mut named = self.lock();
+        named.settle();
+        named.objects.retain(|object| object.is_used());
+        objects.iter().for_each(|object| named.add(object));
+        for object in &named.objects {
             object.name();
-            if !named.iter().any(|other| Arc::ptr_eq(other, object)) {
-                named.push(Arc::clone(object));
-            }
-        }
-        for object in named.iter() {
             table.add(object.reference());
         }
     }
@@ -95,10 +136,12 @@ impl ChangelogBackend {
             LoggedState { number: id.0, name: state.name.clone(), ttl: state.ttl }
         };
         let logged = states.iter().map(logged).collect();
+        let chunks = self.log.since(base.position);
+        self.lent.pin(&chunks);
         let mut handle = self.new_handle(request);
         handle.states = states.into_iter().map(|(_, state)| state).collect();
         let pinned = Pinned {
-            chunks: self.log.since(base.position),
+            chunks,
             base,
             log: self.log.id(),
             to: self.log.position(),
@@ -130,13 +173,22 @@ impl ChangelogBackend {
             }
         };
         let (outcomes, handle) = (self.materializer.outcomes(), self.new_handle(request));
+        let lent = self.lent.clone();
         Ok(SnapshotTask::new(async move {
-            let inner = task.run().await?;
+            let inner = match task.run().await {
+                Ok(inner) => inner,
+                Err(error) => {
+                    let what = "a whole checkpoint could not be written";
+                    outcomes.push(begun, Err(Error::new(error.kind(), what)));
+                    return Err(error);
+                }
+            };
             outcomes.push(begun, Ok(inner.clone()));
             let mut table = ObjectTable::default();
             for object in &inner.objects {
                 table.add(object);
             }
+            lent.name(&[], &mut table);
             Ok(wrap(handle, inner, table.into_objects()))
         }))
     }

@@ -37,8 +37,9 @@ impl Shared {
 /// snapshots that an instance is restored from; its options may differ.
 ///
 /// An instance logs when it may create objects between snapshots: when
-/// [`OpenRequest::directory`] is not empty. Without one it is the wrapped backend, and its snapshots are
-/// whole snapshots of that.
+/// [`OpenRequest::directory`] is not empty. **Without one there is no log**: the instance is the wrapped
+/// backend, its snapshots are that backend's own, and
+/// [`instances_without_log`](ChangelogMetrics::instances_without_log) counts it.
 ///
 /// ```
 /// use weir_backend_heap::HeapBackendFactory;
@@ -61,6 +62,7 @@ impl Shared {
 /// let task = store.snapshot(SnapshotRequest::checkpoint(CheckpointId(1), "chk-1"))?;
 /// let handle = block_on(task.run())?;
 ///
+/// drop(store); // Two instances never share a folder.
 /// let mut restored: KeyedStore<String> =
 ///     block_on(KeyedStore::open(&backend, request.restore_from(vec![handle])))?;
 /// let visits = restored.value::<u64>("visits")?;
@@ -84,7 +86,7 @@ impl ChangelogBackendFactory {
 
     /// Wraps a backend that is chosen at run time.
     pub fn around(inner: Arc<dyn BackendFactory>, options: ChangelogOptions) -> Self {
-        let options = Arc::new(options);
+        let options = Arc::new(options.within_reason());
         let writer = LogWriter::new(Arc::clone(&options));
         let shared = Arc::new(Shared { options, writer, requests: Arc::default() });
         ChangelogBackendFactory { inner, shared }
@@ -142,7 +144,9 @@ impl ChangelogControl {
     }
 
     /// Asks every instance for a materialization. Each begins one at its next notification or snapshot,
-    /// whatever its schedule, unless one is under way or nothing has changed since the last.
+    /// whatever its schedule, unless one is under way or nothing has changed since the last, and takes the
+    /// result in at the one that follows its end: nothing happens, and no counter moves, while no instance
+    /// is called.
     pub fn materialize(&self) {
         self.0.requests.fetch_add(1, Ordering::Relaxed);
     }
@@ -152,8 +156,8 @@ impl ChangelogControl {
 /// instances of the wrapped backend.
 ///
 /// The materialization is restored and the log replayed; from then on there is neither log nor wrapper,
-/// and snapshots are the wrapped backend's own. The first one is whole or, where the backend can
-/// tell, holds what was replayed.
+/// and snapshots are the wrapped backend's own. The first ones may be whole, until one has completed that
+/// holds what was replayed.
 ///
 /// ```
 /// use weir_backend_heap::HeapBackendFactory;
@@ -202,7 +206,7 @@ impl BackendFactory for ChangelogOff {
         handle: &weir_state_api::SnapshotHandle,
         key_groups: weir_state_api::KeyGroupRange,
     ) -> Result<weir_state_api::SnapshotHandle> {
-        self.inner.clip(handle, key_groups)
+        restore::clip(&*self.inner, handle, key_groups)
     }
 }
 

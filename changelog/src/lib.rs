@@ -21,6 +21,7 @@
 //! | `backend.rs` | the instance: passes calls on and records changes |
 //! | `log.rs` | the log of an instance as its task sees it |
 //! | `checkpoint.rs`, `base.rs` | what a checkpoint consists of, and what the log goes on from |
+//! | `kept.rs` | whether a checkpoint is left that keeps that |
 //! | `materializer.rs` | when an instance materializes |
 //! | `writer/` | one thread per process: packs, compresses, uploads, tries again |
 //! | `local_copies.rs` | second copies of the log, for restores on the same machine |
@@ -34,6 +35,7 @@ mod base;
 mod checkpoint;
 mod factory;
 mod format;
+mod kept;
 mod local_copies;
 mod log;
 mod materializer;

@@ -135,7 +135,7 @@ impl InstanceLog {
             return;
         }
         let chunk = Arc::new(Chunk::new(self.active_from, self.position()));
-        let room = self.active.capacity().min(2 * self.chunk_bytes);
+        let room = self.active.capacity().min(self.chunk_bytes.saturating_mul(2));
         let changes = std::mem::replace(&mut self.active, Vec::with_capacity(room));
         let taken = changes.len() <= MAX_CHUNK
             && self.stream.as_ref().is_some_and(|stream| stream.append(self.id, &chunk, changes));

@@ -8,6 +8,9 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ChangelogMetrics {
+    /// Instances that were opened without a folder of their own
+    /// ([`OpenRequest::directory`](weir_state_api::OpenRequest::directory)), and so have no log.
+    pub instances_without_log: u64,
     /// Changes that were logged.
     pub changes: u64,
     /// Their bytes before compression.
@@ -26,7 +29,8 @@ pub struct ChangelogMetrics {
     pub failed_attempts: u64,
     /// Uploads that were given up; their batches wait for the next checkpoint.
     pub failed_uploads: u64,
-    /// Objects that the writer deleted itself, since nothing ever named them.
+    /// Objects that the writer deleted itself, since nothing ever named them; those of failed attempts
+    /// among them, whether they had arrived or not.
     pub deleted_objects: u64,
     /// Local copies that could not be written.
     pub failed_local_copies: u64,
@@ -61,6 +65,7 @@ pub struct ChangelogMetrics {
 /// The counters themselves.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
+    pub(crate) instances_without_log: AtomicU64,
     pub(crate) changes: AtomicU64,
     pub(crate) change_bytes: AtomicU64,
     pub(crate) objects: AtomicU64,
@@ -91,6 +96,7 @@ impl Counters {
     pub(crate) fn read(&self, in_flight_bytes: u64) -> ChangelogMetrics {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ChangelogMetrics {
+            instances_without_log: read(&self.instances_without_log),
             changes: read(&self.changes),
             change_bytes: read(&self.change_bytes),
             objects: read(&self.objects),

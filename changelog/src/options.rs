@@ -13,7 +13,8 @@ pub enum Materialization {
     Every(Duration),
     /// After so many changes. For tests, and for state whose log should be bounded by replay time.
     AfterChanges(u64),
-    /// When [`ChangelogControl::materialize`](crate::ChangelogControl::materialize) asks for it.
+    /// When [`ChangelogControl::materialize`](crate::ChangelogControl::materialize) asks for it. One that
+    /// fails is counted and not tried again until it is asked for again.
     OnRequest,
 }
 
@@ -35,21 +36,24 @@ pub struct ChangelogOptions {
     /// one object, when no checkpoint waits for them. Default: 10 MiB.
     pub batch_bytes: u64,
     /// How long a checkpoint waits for other instances to join its object. It does not wait when all
-    /// instances of the process are there. Default: 10 ms.
+    /// instances of the process are there: who drives several on one thread calls `snapshot` on all of
+    /// them before the first task is run. Default: 10 ms.
     pub batch_linger: Duration,
-    /// How many bytes of changes an instance collects before it hands them to the writer. Default:
-    /// 256 KiB.
+    /// How many bytes of changes an instance collects before it hands them to the writer; 0 hands over
+    /// each change. Default: 256 KiB.
     pub chunk_bytes: usize,
-    /// The level of zstd, 0 for no compression. Default: 1.
+    /// The level of zstd, 0 for no compression. One that zstd has not counts as the nearest that it has.
+    /// Default: 1.
     pub compression_level: i32,
     /// How many bytes of changes, before compression, may be handed over and not be in the store yet,
-    /// in the whole process. A task that goes beyond waits. Default: 100 MiB.
+    /// in the whole process. A task that goes beyond waits; when nothing is in flight, any one may.
+    /// Default: 100 MiB.
     pub max_in_flight_bytes: u64,
     /// How long a task waits for that before the log is given up: the job goes on without one, and
     /// the next checkpoint holds a whole snapshot of the wrapped backend. Default: one minute.
     pub stall_timeout: Duration,
     /// How often an upload is tried, hedged attempts included, before the checkpoints that wait for it
-    /// fail. Its batches stay, for a later checkpoint. Default: 3.
+    /// fail; at least once. Its batches stay, for a later checkpoint. Default: 3.
     pub upload_attempts: u32,
     /// After how long a second attempt is begun beside one that has not ended. Default: one second.
     pub hedge_after: Duration,
@@ -63,7 +67,8 @@ pub struct ChangelogOptions {
     /// each takes some forty bytes in every handle. Default: 4,000.
     pub max_batches: usize,
     /// A store beside the first, usually a local folder, for second copies of the log's objects, from
-    /// which a restore reads first. It belongs to one process and may be emptied at any time.
+    /// which a restore reads first, once it has seen that the object itself is in the store. It belongs to
+    /// one factory of one process: what that does not need is swept. It may be emptied at any time.
     /// Default: none.
     pub local_copies: Option<Operator>,
 }
@@ -88,7 +93,30 @@ impl Default for ChangelogOptions {
     }
 }
 
+/// As good as for ever, and no instant that overflows.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 impl ChangelogOptions {
+    /// The same with times that can be added to an instant, and at least one of what there must be.
+    pub(crate) fn within_reason(mut self) -> Self {
+        for time in [
+            &mut self.batch_linger,
+            &mut self.stall_timeout,
+            &mut self.hedge_after,
+            &mut self.attempt_timeout,
+            &mut self.retry_pause,
+        ] {
+            *time = LONGEST.min(*time);
+        }
+        if let Materialization::Every(interval) = &mut self.materialization {
+            *interval = LONGEST.min(*interval);
+        }
+        self.attempt_timeout = self.attempt_timeout.max(Duration::from_millis(1));
+        self.upload_attempts = self.upload_attempts.max(1);
+        self.chunk_bytes = self.chunk_bytes.max(1);
+        self
+    }
+
     /// Sets [`batch_bytes`](Self::batch_bytes).
     #[must_use]
     pub fn with_batch_bytes(mut self, bytes: u64) -> Self {

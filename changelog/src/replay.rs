@@ -123,13 +123,6 @@ struct Source {
 impl Source {
     /// The bytes of these batches.
     async fn read(&self, segments: &[Segment]) -> Result<Vec<Bytes>> {
-        if let Some(copies) = &self.copies
-            && let Some(whole) = copies.read(&self.object).await
-        {
-            count(&self.counters.local_reads, segments.len() as u64);
-            count(&self.counters.bytes_replayed, whole.len() as u64);
-            return Ok(cut(&whole, 0, segments));
-        }
         let path = &self.object.path;
         let found = self.store.stat(path).await.map_err(|e| Error::store("stat", path, e))?;
         if found.content_length() != self.object.length {
@@ -139,6 +132,14 @@ impl Source {
                 self.object.length
             );
             return Err(corrupt(path, what));
+        }
+        // Only now: the next handles name the object again, and others restore them without the copy.
+        if let Some(copies) = &self.copies
+            && let Some(whole) = copies.read(&self.object).await
+        {
+            count(&self.counters.local_reads, segments.len() as u64);
+            count(&self.counters.bytes_replayed, whole.len() as u64);
+            return Ok(cut(&whole, 0, segments));
         }
         let needed: u64 = segments.iter().map(|segment| u64::from(segment.length)).sum();
         let start = segments.iter().map(|segment| segment.offset).min().unwrap_or_default();

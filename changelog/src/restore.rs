@@ -12,9 +12,11 @@ use crate::base::{Base, InnerBase, RestoredLog};
 use crate::checkpoint::Lent;
 use crate::factory::{BACKEND_NAME, Shared};
 use crate::format::manifest::{FORMAT_VERSION, LogRange, Manifest};
+use crate::kept::Kept;
 use crate::local_copies::{CopyUse, LocalCopies};
 use crate::log::InstanceLog;
 use crate::materializer::Materializer;
+use crate::metrics::count;
 use crate::replay::{Replay, replay};
 
 /// What a request's handles come to.
@@ -38,7 +40,10 @@ pub(crate) async fn open(
     mut request: OpenRequest,
 ) -> Result<ChangelogBackend> {
     check(&request, inner.name())?;
-    let plan = Plan::of(&*inner, &request)?;
+    let mut plan = Plan::of(&*inner, &request)?;
+    if request.directory.is_empty() {
+        plan.number_by_the_engine();
+    }
     let watermark = request.restored_watermark().filter(|watermark| *watermark != Millis::MIN);
     let lent = Lent::default();
     let outside = Replay {
@@ -77,9 +82,10 @@ pub(crate) async fn open(
         shared,
         lent,
         watermark,
-        last_checkpoint: plan.newest.filter(|_| claimed),
+        kept: Kept::restored(plan.newest.filter(|_| claimed)),
     };
     if !backend.may_log() {
+        count(&backend.shared.counters().instances_without_log, 1);
         return Ok(backend);
     }
     if handles.is_empty() {
@@ -104,11 +110,7 @@ pub(crate) async fn open_off(
 ) -> Result<Box<dyn KeyedBackend>> {
     check(&request, inner.name())?;
     let mut plan = Plan::of(&*inner, &request)?;
-    // Its numbers are the engine's from now on. Where several materializations make up one
-    // checkpoint, that is the newest.
-    if let Some(newest) = plan.newest {
-        plan.bases.iter_mut().for_each(|base| base.checkpoint = newest);
-    }
+    plan.number_by_the_engine();
     let watermark = request.restored_watermark().filter(|watermark| *watermark != Millis::MIN);
     let outside = Replay {
         store: request.environment.store.clone(),
@@ -202,6 +204,14 @@ impl Plan {
         // on none.
         plan.bases.iter_mut().for_each(|base| base.checkpoint = plan.newest_inner);
         Ok(plan)
+    }
+
+    /// The wrapped backend hears the engine's numbers from now on, and not those of materializations.
+    /// Where several of these make up one checkpoint, that is the newest.
+    fn number_by_the_engine(&mut self) {
+        if let Some(newest) = self.newest {
+            self.bases.iter_mut().for_each(|base| base.checkpoint = newest);
+        }
     }
 
     /// Keeps the copies of its logs.

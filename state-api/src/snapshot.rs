@@ -346,6 +346,13 @@ impl OpenRequest {
     /// cover the same requested key group (uniting them would bring deleted entries back);
     /// [`NotFound`](ErrorKind::NotFound) when the handles leave a requested key group uncovered.
     pub fn check(&self, backend: &str, formats: std::ops::RangeInclusive<u32>) -> Result<()> {
+        if !self.directory.is_empty() && !self.directory.ends_with('/') {
+            let what = format!(
+                "the folder {:?} of operator {:?} does not end with '/'",
+                self.directory, self.operator
+            );
+            return Err(Error::new(ErrorKind::InvalidUsage, what).advice("append a '/'"));
+        }
         for handle in &self.restore {
             self.check_handle(handle, backend, &formats)?;
         }
@@ -394,7 +401,8 @@ impl OpenRequest {
         };
         if handle.backend != backend {
             return Err(refuse("backend", &handle.backend, &backend).advice(
-                "restore with the backend that wrote it, or through a canonical savepoint",
+                "restore with the backend that wrote it; what a changelog wrote, with a changelog \
+                 around the same backend or, to switch it off, with `ChangelogOff` around it",
             ));
         }
         if !formats.contains(&handle.backend_format) {

@@ -36,12 +36,14 @@ impl InFlight {
         press: impl FnOnce(),
     ) -> Option<Held> {
         let mut held = self.lock();
-        if *held >= self.limit {
+        let limit = self.limit;
+        // What goes beyond the limit by itself goes alone.
+        let full = |held: &mut u64| *held > 0 && *held >= limit;
+        if full(&mut held) {
             count(&counters.stalls, 1);
             let begun = Instant::now();
             drop(held);
             press();
-            let full = |held: &mut u64| *held >= self.limit;
             let waited = self.freed.wait_timeout_while(self.lock(), timeout, full);
             let (guard, outcome) = waited.unwrap_or_else(PoisonError::into_inner);
             held = guard;
@@ -92,5 +94,12 @@ mod tests {
         });
         assert!(third.is_some());
         assert_eq!((account.bytes(), counters.stalls.load(Ordering::Relaxed)), (1, 2));
+    }
+
+    #[test]
+    fn without_any_room_one_goes_at_a_time() {
+        let (account, counters) = (InFlight::new(0), Counters::default());
+        let first = account.hold(9, Duration::MAX, &counters, || panic!("nothing is in flight"));
+        assert!(first.is_some() && account.hold(9, Duration::ZERO, &counters, || {}).is_none());
     }
 }

@@ -201,7 +201,10 @@ impl Schedule {
             state.running.insert(attempt, now);
             let more = state.begun < self.options.upload_attempts;
             state.next = more.then_some((now + self.options.hedge_after, true));
-            let owner = state.items.first().map_or(0, |placed| placed.item.stream);
+            // One that is open, if any is: nothing of a later attempt lies in a former one's folder.
+            let mut owners = state.items.iter().map(|placed| placed.item.stream);
+            let first = owners.clone().next().unwrap_or(0);
+            let owner = owners.find(|stream| self.streams.contains(stream)).unwrap_or(first);
             let bytes = state.bytes.clone();
             actions.push(Action::Attempt { upload, attempt, owner, bytes, hedge });
         }

@@ -24,9 +24,18 @@ const BURST: usize = 64;
 /// A store, and the instances that write to it.
 #[derive(Debug)]
 struct Store {
+    /// Of the instance that was opened last: its threads are the likeliest to be there still.
     environment: Environment,
     schedule: Schedule,
-    directories: HashMap<StreamId, String>,
+    instances: HashMap<StreamId, Instance>,
+}
+
+/// Where an instance's objects go, and who carries its uploads out: another instance's threads may have
+/// ended before this one's.
+#[derive(Debug)]
+struct Instance {
+    environment: Environment,
+    directory: String,
 }
 
 pub(super) struct WriterThread {
@@ -112,7 +121,7 @@ impl WriterThread {
                 if let Some(store) = self.store_of(stream) {
                     store.schedule.close(stream);
                     if store.schedule.is_idle() {
-                        store.directories.clear();
+                        store.instances.clear();
                     }
                 }
                 self.streams.remove(&stream);
@@ -129,13 +138,15 @@ impl WriterThread {
         };
         let id = self.stores.iter().position(same).unwrap_or_else(|| {
             let schedule = Schedule::new(Arc::clone(&self.options), Arc::clone(&self.counters));
-            self.stores.push(Store { environment, schedule, directories: HashMap::new() });
+            let (environment, instances) = (environment.clone(), HashMap::new());
+            self.stores.push(Store { environment, schedule, instances });
             self.stores.len() - 1
         });
         self.streams.insert(stream, id);
         if let Some(store) = self.stores.get_mut(id) {
             store.schedule.open(stream);
-            store.directories.insert(stream, directory);
+            store.environment = environment.clone();
+            store.instances.insert(stream, Instance { environment, directory });
         }
     }
 
@@ -148,12 +159,14 @@ impl WriterThread {
         for (id, store) in self.stores.iter_mut().enumerate() {
             for action in store.schedule.tick(now) {
                 let Action::Attempt { upload, attempt, owner, bytes, hedge } = action;
-                let directory = store.directories.get(&owner).map_or("", String::as_str);
+                let owner = store.instances.get(&owner);
+                let directory = owner.map_or("", |owner| &owner.directory);
+                let environment = owner.map_or(&store.environment, |owner| &owner.environment);
                 let path = format!("{directory}log-{}", uuid::Uuid::new_v4().simple());
                 count(&self.counters.attempts, 1);
                 count(&self.counters.hedges, u64::from(hedge));
                 let report = Report { store: id, upload, attempt, path, result: Ok(()) };
-                upload::start(&store.environment, report, bytes, self.own.clone());
+                upload::start(environment, report, bytes, self.own.clone());
             }
         }
     }
@@ -161,11 +174,12 @@ impl WriterThread {
     fn settle(&mut self, report: Report) {
         let Report { store: id, upload, attempt, path, result } = report;
         let Some(store) = self.stores.get_mut(id) else { return };
-        let ok = result.is_ok();
         match store.schedule.settle(Instant::now(), upload, attempt, result) {
             Settled::Done { items, bytes } => self.publish(id, path, &bytes, items),
-            Settled::Superfluous if ok => self.dispose(id, path, false),
-            Settled::Superfluous | Settled::Again | Settled::GivenUp => {}
+            // One that failed may have arrived all the same: nobody will name it.
+            Settled::Superfluous | Settled::Again | Settled::GivenUp => {
+                self.dispose(id, path, false);
+            }
         }
     }
 

@@ -31,6 +31,7 @@ pub(crate) struct CommonOptions {
 
     /// With --changelog: time from one whole snapshot of the state to the next
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration::parse)]
+    #[arg(requires = "changelog")]
     pub(crate) materialization_interval: Duration,
 
     /// Subtasks of every operator; a restore may choose another number
@@ -121,7 +122,7 @@ pub(crate) fn usage(message: &str) -> clap::Error {
 /// The backends that can be chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Backend {
-    /// In memory, whole snapshots
+    /// In memory
     Heap,
     /// RocksDB on the local disk, incremental snapshots; needs the feature `rocks`
     Rocks,

@@ -1,0 +1,193 @@
+//! No handle names what may be deleted, whatever news is lost and whichever task ends first; and what else
+//! an engine may do that is out of the ordinary.
+#![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
+
+mod support;
+#[path = "support/world.rs"]
+mod world;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_backend_heap::HeapBackendFactory;
+use weir_changelog::{ChangelogBackendFactory, ChangelogOff};
+use weir_state_api::*;
+use world::*;
+
+fn snapshot(job: &mut Job, number: u64, reuse_from: Option<u64>) -> SnapshotTask {
+    let mut request = SnapshotRequest::checkpoint(CheckpointId(number), format!("chk-{number}"));
+    request.reuse_from = reuse_from.map(CheckpointId);
+    job.store.snapshot(request).unwrap()
+}
+
+fn checkpoint(job: &mut Job, number: u64, reuse_from: Option<u64>) -> SnapshotHandle {
+    block_on(snapshot(job, number, reuse_from).run()).unwrap()
+}
+
+#[test]
+fn a_request_tells_what_lost_news_did_not() {
+    let world = World::new();
+    let mut job = world.open(&world.factory(u64::MAX), vec![]);
+    job.count("k");
+    let first = checkpoint(&mut job, 1, Some(1));
+    world.collect(&[&first], &[]);
+    job.count("k");
+    let second = checkpoint(&mut job, 2, Some(2));
+    assert_eq!(world.open(&job.factory, vec![second]).counted("k"), 2);
+}
+
+/// The only complete checkpoint goes while a later one was aborted.
+#[test]
+fn an_aborted_checkpoint_keeps_nothing() {
+    for aborted_first in [true, false] {
+        let world = World::new();
+        let mut job = world.open(&world.factory(u64::MAX), vec![]);
+        job.count("k");
+        let first = checkpoint(&mut job, 1, None);
+        let _aborted = checkpoint(&mut job, 2, None);
+        let id = CheckpointId;
+        let mut news = [Notification::Subsumed(id(1)), Notification::Aborted(id(2))];
+        if aborted_first {
+            news.reverse();
+        }
+        news.into_iter().for_each(|news| job.store.notify(news).unwrap());
+        world.collect(&[&first], &[]);
+        job.count("k");
+        let third = checkpoint(&mut job, 3, None);
+        assert_eq!(world.open(&job.factory, vec![third]).counted("k"), 2);
+    }
+}
+
+/// Two instances share an object. One is past both barriers before the other has seen the first; that one
+/// names the object for the first, and must name it with the second, although it needs it no more:
+/// because a whole checkpoint follows, or because the second task ends before the first.
+#[test]
+fn overlapping_checkpoints_name_what_others_need() {
+    for whole in [true, false] {
+        let world = World::new();
+        let options = support::options(u64::MAX)
+            .with_chunk_bytes(1)
+            .with_batch_bytes(1 << 20)
+            .with_batch_linger(Duration::from_secs(100));
+        let factory = ChangelogBackendFactory::new(HeapBackendFactory::default(), options);
+        let mut a = world.open_subtask(&factory, 0, 2, vec![]);
+        let mut b = world.open_subtask(&factory, 1, 2, vec![]);
+        let by_event_time = Ttl::new(Duration::from_secs(9)).event_time();
+        a.store.with_ttl(by_event_time).value::<u64>("other").unwrap();
+        let (of_a, of_b) = (a.own_key(), b.own_key());
+        let (b1, b2) = (checkpoint(&mut b, 1, None), checkpoint(&mut b, 2, None));
+        b.count(&of_b);
+        a.count(&of_a);
+        let task = snapshot(&mut a, 1, None);
+        let (a1, a2);
+        if whole {
+            a1 = block_on(task.run()).unwrap();
+            // What expires by event time has to be known, so the log begins anew.
+            a.store.advance_watermark(5);
+            a2 = checkpoint(&mut a, 2, None);
+        } else {
+            world.wait_until("the object is uploaded", || factory.control().metrics().objects == 1);
+            factory.control().materialize();
+            a.store.notify(Notification::Complete(CheckpointId(0))).unwrap();
+            a2 = checkpoint(&mut a, 2, None);
+            a1 = block_on(task.run()).unwrap();
+        }
+        // 1 is complete, then 2 is, then 1 is subsumed.
+        world.collect(&[&a1, &b1], &[&a2, &b2]);
+        let (a3, b3) = (snapshot(&mut a, 3, None), snapshot(&mut b, 3, None));
+        let third = vec![block_on(a3.run()).unwrap(), block_on(b3.run()).unwrap()];
+        let mut restored = world.open(&factory, third);
+        assert_eq!([restored.counted(&of_a), restored.counted(&of_b)], [1, 1], "whole: {whole}");
+    }
+}
+
+/// A copy serves a restore, but what is lost in the store is lost: the next handles would name it.
+#[test]
+fn a_local_copy_does_not_hide_a_lost_object() {
+    let world = World::new();
+    let options = support::options(u64::MAX).with_local_copies(memory());
+    let factory = ChangelogBackendFactory::new(HeapBackendFactory::default(), options);
+    let mut job = world.open(&factory, vec![]);
+    job.count("k");
+    let handle = checkpoint(&mut job, 1, None);
+    let lost: Vec<_> = list(&world.bare).into_iter().filter(|path| path.contains("log-")).collect();
+    lost.iter().for_each(|path| block_on(world.bare.delete(path)).unwrap());
+    let error = world.try_open(&factory, world.open_request().restore_from(vec![handle]));
+    let error = error.err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    assert_eq!(error.object_path(), lost.first().map(String::as_str), "{error}");
+}
+
+/// Each run of a job may have a runtime of its own, over one store and one factory.
+#[test]
+fn uploads_run_where_their_instance_does() {
+    let store = memory();
+    let factory = ChangelogBackendFactory::new(HeapBackendFactory::default(), support::options(99));
+    let mut handles = Vec::new();
+    for number in 1..=3 {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let spawner = Arc::new(TokioSpawner::new(runtime.handle().clone()));
+        let environment = Environment::new(Arc::new(SystemClock), store.clone(), spawner);
+        let mut request = OpenRequest::new(environment, "op", Codec::<String>::id(&Ordered));
+        request.directory = format!("live/{number}/");
+        let request = request.restore_from(std::mem::take(&mut handles));
+        let mut job: KeyedStore<String> = block_on(KeyedStore::open(&factory, request)).unwrap();
+        let count = job.value::<u64>("count").unwrap();
+        job.set_key(&"k".to_string()).unwrap();
+        assert_eq!(count.get(&mut job).wait().unwrap().unwrap_or(0), number - 1);
+        count.set(&mut job, &number).unwrap();
+        let request = SnapshotRequest::checkpoint(CheckpointId(number), format!("chk-{number}"));
+        handles.push(block_on(job.snapshot(request).unwrap().run()).unwrap());
+    }
+}
+
+#[test]
+fn switching_off_cuts_handles_of_a_changelog_too() {
+    let world = World::new();
+    let mut job = world.open(&world.factory(u64::MAX), vec![]);
+    job.count("k");
+    let handle = checkpoint(&mut job, 1, None);
+    let off = ChangelogOff::new(HeapBackendFactory::default());
+    let half = KeyGroupRange::new(0, 63);
+    assert_eq!(off.clip(&handle, half).unwrap().key_groups, half);
+}
+
+/// Without a folder of its own an instance has no log, and says so.
+#[test]
+fn an_instance_without_a_folder_is_counted() {
+    let world = World::new();
+    let factory = world.factory(u64::MAX);
+    let mut request = world.open_request();
+    request.directory = String::new();
+    let mut job = world.open_as(&factory, request);
+    job.count("k");
+    checkpoint(&mut job, 1, None);
+    let metrics = factory.control().metrics();
+    assert_eq!((metrics.instances_without_log, metrics.changes), (1, 0));
+
+    let mut request = world.open_request();
+    request.directory = "live/without-a-slash".into();
+    let error = world.try_open(&factory, request).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::InvalidUsage, "{error}");
+}
+
+/// Times and sizes that mean "never" and "without limit".
+#[test]
+fn the_largest_options_are_taken() {
+    let world = World::new();
+    let options = support::options(u64::MAX)
+        .with_timeouts(Duration::MAX, Duration::MAX)
+        .with_batch_linger(Duration::MAX)
+        .with_retries(u32::MAX, Duration::MAX)
+        .with_chunk_bytes(usize::MAX)
+        .with_batch_bytes(u64::MAX)
+        .with_back_pressure(0, Duration::MAX);
+    let factory = ChangelogBackendFactory::new(HeapBackendFactory::default(), options);
+    let mut job = world.open(&factory, vec![]);
+    for number in 1..=3 {
+        job.count("k");
+        let handle = checkpoint(&mut job, number, None);
+        assert_eq!(world.open(&factory, vec![handle]).counted("k"), number);
+    }
+}
