@@ -1,8 +1,10 @@
 //! The instance: passes each call on, and records what changes.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use weir_state_api::ttl::StateTtl;
 use weir_state_api::{
     Address, Capabilities, CleanUp, KeyedBackend, Lookup, MapRange, Millis, NextTimer,
     Notification, OpenRequest, Order, Page, PendingValues, Result, ScanStep, SnapshotKind,
@@ -32,6 +34,8 @@ pub(crate) struct ChangelogBackend {
     pub(crate) lent: Lent,
     pub(crate) watermark: Option<Millis>,
     pub(crate) kept: Kept,
+    /// The TTL of each state.
+    pub(crate) ttls: HashMap<String, Option<StateTtl>>,
 }
 
 impl std::fmt::Debug for ChangelogBackend {
@@ -84,10 +88,9 @@ impl KeyedBackend for ChangelogBackend {
     /// A changed TTL converts stored values by the time of the call, which a replay could not repeat:
     /// the log begins anew.
     fn register(&mut self, descriptor: &StateDescriptor) -> Result<StateId> {
-        let states = self.inner.states();
-        let known = states.iter().find(|(_, state)| state.name == descriptor.name);
         let id = self.inner.register(descriptor)?;
-        if known.is_some_and(|(_, state)| state.ttl != descriptor.ttl) {
+        let before = self.ttls.insert(descriptor.name.clone(), descriptor.ttl);
+        if before.is_some_and(|before| before != descriptor.ttl) {
             self.lose_base();
         }
         Ok(id)
@@ -239,7 +242,7 @@ impl KeyedBackend for ChangelogBackend {
             return;
         }
         if self.watermark.is_none() {
-            let by_event_time = |ttl: weir_state_api::StateTtl| ttl.domain == TimeDomain::Event;
+            let by_event_time = |ttl: StateTtl| ttl.domain == TimeDomain::Event;
             if self.inner.states().iter().any(|(_, state)| state.ttl.is_some_and(by_event_time)) {
                 self.lose_base();
             }

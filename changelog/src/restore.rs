@@ -1,5 +1,7 @@
 //! Opening an instance: the materialization first, then the log.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use weir_state_api::{
@@ -72,6 +74,8 @@ pub(crate) async fn open(
     );
     let claimed = request.mode == RestoreMode::Claim;
     let goes_on = plan.goes_on && restored.as_stored && claimed;
+    let states = restored.backend.states().into_iter();
+    let ttls = states.map(|(_, state)| (state.name, state.ttl)).collect();
     let mut backend = ChangelogBackend {
         inner: restored.backend,
         log,
@@ -82,6 +86,7 @@ pub(crate) async fn open(
         shared,
         lent,
         watermark,
+        ttls,
         kept: Kept::restored(plan.newest.filter(|_| claimed)),
     };
     if !backend.may_log() {
@@ -283,15 +288,16 @@ async fn restore(
     }
     let mut as_stored = true;
     let bases = plan.bases.iter().flat_map(|base| &base.states);
+    let states = backend.states().into_iter();
+    let mut ttls: HashMap<_, _> = states.map(|(_, state)| (state.name, state.ttl)).collect();
     for state in request.relevant_handles().flat_map(|handle| &handle.states) {
-        if backend.states().iter().all(|(_, known)| known.name != state.name) {
+        if let Entry::Vacant(unknown) = ttls.entry(state.name.clone()) {
             backend.register(state)?;
+            unknown.insert(state.ttl);
         }
     }
-    let states = backend.states();
     for stored in bases {
-        let known = states.iter().find(|(_, state)| state.name == stored.name);
-        as_stored &= known.is_some_and(|(_, state)| state.ttl == stored.ttl);
+        as_stored &= ttls.get(&stored.name) == Some(&stored.ttl);
     }
     for log in &plan.logs {
         as_stored &= replay(&mut *backend, log, request, outside, watermark).await?;

@@ -142,6 +142,38 @@ fn uploads_run_where_their_instance_does() {
     }
 }
 
+/// Spawns nothing and panics, as a client does that misses its runtime.
+#[derive(Debug)]
+struct Panicking;
+
+impl Spawner for Panicking {
+    fn spawn(&self, _: BoxFuture<'static, ()>) {
+        panic!("no runtime");
+    }
+
+    fn spawn_blocking(&self, work: Box<dyn FnOnce() + Send + 'static>) {
+        work();
+    }
+}
+
+/// A panic in one instance's surroundings costs that instance its log, and no later one.
+#[test]
+fn a_panic_of_the_writer_is_not_for_ever() {
+    let world = World::new();
+    let factory = world.factory(u64::MAX);
+    let mut request = world.open_request();
+    request.environment.spawner = Arc::new(Panicking);
+    let mut job = world.open_as(&factory, request);
+    job.count("k");
+    let error = block_on(snapshot(&mut job, 1, None).run()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+
+    let mut job = world.open(&factory, vec![]);
+    job.count("k");
+    let handle = checkpoint(&mut job, 2, None);
+    assert_eq!(world.open(&factory, vec![handle]).counted("k"), 1);
+}
+
 #[test]
 fn switching_off_cuts_handles_of_a_changelog_too() {
     let world = World::new();

@@ -103,14 +103,18 @@ impl LogWriter {
     /// [`Unavailable`](ErrorKind::Unavailable) when the system has no thread to give.
     pub(crate) fn open(&self, environment: Environment, directory: String) -> Result<LogStream> {
         let mut slot = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
-        let alive = match &*slot {
+        let mut alive = match &*slot {
             Some(alive) => Arc::clone(alive),
             None => Arc::clone(slot.insert(Arc::new(Alive(self.start()?)))),
         };
+        let stream = self.next_stream.fetch_add(1, Ordering::Relaxed);
+        if let Err(unsent) = alive.0.send(Message::Open { stream, environment, directory }) {
+            // Its thread has panicked, which must not be the end of all later instances.
+            alive = Arc::clone(slot.insert(Arc::new(Alive(self.start()?))));
+            alive.0.send(unsent.0).map_err(|_| ended())?;
+        }
         drop(slot);
         let to = alive.0.clone();
-        let stream = self.next_stream.fetch_add(1, Ordering::Relaxed);
-        to.send(Message::Open { stream, environment, directory }).map_err(|_| ended())?;
         Ok(LogStream {
             stream,
             to,
