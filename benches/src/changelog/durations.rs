@@ -8,11 +8,10 @@ use std::time::{Duration, Instant};
 
 use weir_state_api::{Error, KeyedStore, Result, ValueState};
 
-use super::{Bench, SUITE, Sizes, name_of, write};
+use super::{Bench, Filled, SUITE, Sizes, name_of, write};
 use crate::backends::Backend;
 use crate::interrupt;
 use crate::measure::{Recorder, millis};
-use crate::shuffle::shuffled;
 use crate::stage::{VALUE_LEN, value_of};
 use crate::store_model::StoreModel;
 
@@ -60,12 +59,7 @@ struct Job {
 impl Job {
     fn open(backend: Backend, model: StoreModel, bytes: u64) -> Result<Self> {
         let bench = Bench::new(backend, model)?;
-        let order = shuffled((bytes / VALUE_LEN as u64) as i64, 42);
-        let mut store = bench.open(&bench.logged, (0, 1), Vec::new())?;
-        let value = store.value::<Vec<u8>>("value")?;
-        write(&mut store, &value, &order, 0)?;
-        bench.checkpoint(&mut store, 1)?;
-        bench.materialize(&mut store, 1)?;
+        let Filled { store, value, order } = bench.filled(bytes)?;
         Ok(Job {
             bench,
             store,

@@ -30,8 +30,9 @@ use weir_state_api::{
 use crate::backends::{Backend, Purpose, folder_store, local_folder, runtime};
 use crate::interrupt;
 use crate::measure::Recorder;
+use crate::shuffle::shuffled;
 use crate::slow_store::SlowStore;
-use crate::stage::value_of;
+use crate::stage::{VALUE_LEN, value_of};
 use crate::store_model::StoreModel;
 
 const SUITE: &str = "changelog";
@@ -122,6 +123,14 @@ struct Bench {
     _folders: (TempDir, Option<TempDir>),
 }
 
+/// The only subtask, with a state of 100-byte values.
+struct Filled {
+    store: KeyedStore<i64>,
+    value: ValueState<Vec<u8>>,
+    /// Its keys, in the order in which they were written.
+    order: Vec<i64>,
+}
+
 /// What a checkpoint took.
 struct Taken {
     handle: SnapshotHandle,
@@ -163,6 +172,17 @@ impl Bench {
             .restore_from(restore);
         request.directory = format!("live/{subtask}/");
         self.tokio.block_on(KeyedStore::open(factory, request))
+    }
+
+    /// Opens the only subtask with so many bytes of values, all of them materialized after checkpoint 1.
+    fn filled(&self, bytes: u64) -> Result<Filled> {
+        let order = shuffled((bytes / VALUE_LEN as u64) as i64, 42);
+        let mut store = self.open(&self.logged, (0, 1), Vec::new())?;
+        let value = store.value("value")?;
+        write(&mut store, &value, &order, 0)?;
+        self.checkpoint(&mut store, 1)?;
+        self.materialize(&mut store, 1)?;
+        Ok(Filled { store, value, order })
     }
 
     fn checkpoint(&self, store: &mut KeyedStore<i64>, number: u64) -> Result<Taken> {

@@ -5,12 +5,11 @@ use std::time::{Duration, Instant};
 
 use weir_state_api::{BackendFactory, Error, ErrorKind, Result, SnapshotHandle};
 
-use super::{Bench, SUITE, name_of, write};
+use super::{Bench, Filled, SUITE, name_of, write};
 use crate::backends::Backend;
 use crate::interrupt;
 use crate::measure::{Recorder, millis};
-use crate::shuffle::shuffled;
-use crate::stage::{VALUE_LEN, value_of};
+use crate::stage::value_of;
 use crate::store_model::StoreModel;
 
 /// A replay this fast is asked for, in changes a second.
@@ -24,12 +23,7 @@ pub(super) fn run(
     (bytes, changes): (u64, u64),
 ) -> Result<()> {
     let bench = Bench::new(backend, StoreModel::ObjectStore)?;
-    let order = shuffled((bytes / VALUE_LEN as u64) as i64, 42);
-    let mut store = bench.open(&bench.logged, (0, 1), Vec::new())?;
-    let value = store.value::<Vec<u8>>("value")?;
-    write(&mut store, &value, &order, 0)?;
-    bench.checkpoint(&mut store, 1)?;
-    bench.materialize(&mut store, 1)?;
+    let Filled { mut store, value, order } = bench.filled(bytes)?;
     let state = bench.checkpoint(&mut store, 2)?.handle;
     let mut left = changes as usize;
     let mut round = 0;
