@@ -5,12 +5,30 @@
 
 #[path = "../../../runtime/examples/nexmark/accumulate.rs"]
 mod accumulate;
+#[path = "../../../runtime/examples/nexmark/distinct.rs"]
+mod distinct;
 #[path = "../../../runtime/examples/nexmark/event.rs"]
 mod event;
 #[path = "../../../runtime/examples/nexmark/generator.rs"]
 mod generator;
+#[path = "../../../runtime/examples/nexmark/price_ranks.rs"]
+mod price_ranks;
 #[path = "../../../runtime/examples/nexmark/q11.rs"]
 mod q11;
+#[path = "../../../runtime/examples/nexmark/q15.rs"]
+mod q15;
+#[path = "../../../runtime/examples/nexmark/q16.rs"]
+mod q16;
+#[path = "../../../runtime/examples/nexmark/q17.rs"]
+mod q17;
+#[path = "../../../runtime/examples/nexmark/q18.rs"]
+mod q18;
+#[path = "../../../runtime/examples/nexmark/q19.rs"]
+mod q19;
+#[path = "../../../runtime/examples/nexmark/q20.rs"]
+mod q20;
+#[path = "../../../runtime/examples/nexmark/q3.rs"]
+mod q3;
 #[path = "../../../runtime/examples/nexmark/q4.rs"]
 mod q4;
 #[path = "../../../runtime/examples/nexmark/q5.rs"]
@@ -19,12 +37,16 @@ mod q5;
 mod q7;
 #[path = "../../../runtime/examples/nexmark/q8.rs"]
 mod q8;
+#[path = "../../../runtime/examples/nexmark/q9.rs"]
+mod q9;
 #[path = "../../../runtime/examples/nexmark/query.rs"]
 mod query;
 #[path = "../../../runtime/examples/nexmark/source.rs"]
 mod source;
 #[path = "../../../runtime/examples/nexmark/window.rs"]
 mod window;
+#[path = "../../../runtime/examples/nexmark/winning_bids.rs"]
+mod winning_bids;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -35,7 +35,7 @@ use nexmark::EventGenerator;
 use nexmark::config::NexmarkConfig;
 use serde::{Deserialize, Serialize};
 
-use super::event::{Auction, Bid, Event, Millis, Person};
+use super::event::{Auction, Bid, Channel, Event, Millis, Person};
 
 /// The factor by which the generator permutes a group; a prime.
 const PERMUTATION_FACTOR: u64 = 953;
@@ -215,7 +215,8 @@ impl Iterator for Split {
 fn compact(event: nexmark::event::Event) -> Event {
     match event {
         nexmark::event::Event::Person(person) => {
-            Event::Person(Person { id: person.id as u64, name: person.name })
+            let nexmark::event::Person { id, name, city, state, .. } = person;
+            Event::Person(Person { id: id as u64, name, city, state })
         }
         nexmark::event::Event::Auction(auction) => Event::Auction(Auction {
             id: auction.id as u64,
@@ -227,6 +228,7 @@ fn compact(event: nexmark::event::Event) -> Event {
             auction: bid.auction as u64,
             bidder: bid.bidder as u64,
             price: bid.price as u64,
+            channel: Channel::of_name(&bid.channel).unwrap_or_default(),
         }),
     }
 }
@@ -258,8 +260,8 @@ mod tests {
     fn the_first_events_are_the_known_ones() {
         let events = read(&settings(50, 1), Position::start(0, 1));
         let start = Settings::new(0).base_time;
-        let name = "vicky noris".to_owned();
-        assert_eq!(events[0], (start, Event::Person(Person { id: 1000, name })));
+        let [name, city, state] = ["vicky noris", "cheyenne", "az"].map(String::from);
+        assert_eq!(events[0], (start, Event::Person(Person { id: 1000, name, city, state })));
         assert!(matches!(&events[1], (_, Event::Auction(auction)) if auction.id == 1000));
         let bids = events.iter().filter(|(_, event)| matches!(event, Event::Bid(_))).count();
         assert_eq!((events.len(), bids), (50, 46));

@@ -1,4 +1,4 @@
-//! The auction benchmark: five queries over persons, auctions and bids.
+//! The auction benchmark: the stateful queries over persons, auctions and bids.
 //!
 //! ```text
 //! cargo run --release --example nexmark -- --events 2000000
@@ -10,9 +10,10 @@
 //! |---|---|
 //! | `event.rs` | persons, auctions, bids |
 //! | `generator.rs`, `source.rs` | the events, a function of their number, as a source |
-//! | `q4.rs` … `q11.rs` | each query: statement, state, job, and a plain evaluation to compare with |
+//! | `q3.rs` … `q20.rs` | each query: statement, state, job, and a plain evaluation to compare with |
+//! | `winning_bids.rs`, `distinct.rs`, `price_ranks.rs` | what some queries have in common |
 //! | `query.rs` | the queries by name |
-//! | `window.rs`, `accumulate.rs` | what the queries share |
+//! | `window.rs`, `accumulate.rs` | windows, for all queries |
 //!
 //! A result is a function of the events: the order in which they arrive, the parallelism, crashes
 //! and restores make no difference to it. So the output of every run is compared with an evaluation
@@ -21,19 +22,30 @@
 mod accumulate;
 #[path = "../cli/mod.rs"]
 mod cli;
+mod distinct;
 mod event;
 mod generator;
 #[cfg(test)]
 mod jobs_tests;
 mod options;
+mod price_ranks;
 mod q11;
+mod q15;
+mod q16;
+mod q17;
+mod q18;
+mod q19;
+mod q20;
+mod q3;
 mod q4;
 mod q5;
 mod q7;
 mod q8;
+mod q9;
 mod query;
 mod source;
 mod window;
+mod winning_bids;
 
 use std::process::ExitCode;
 

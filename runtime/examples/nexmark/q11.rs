@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     fn bid(bidder: u64) -> Event {
-        Event::Bid(Bid { auction: 1, bidder, price: 1 })
+        Event::Bid(Bid { auction: 1, bidder, price: 1, ..Bid::default() })
     }
 
     #[test]

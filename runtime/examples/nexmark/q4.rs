@@ -13,64 +13,29 @@
 //! revisions there are depends on the order of arrival. Here the result is a set of final rows
 //! that is a function of the events alone:
 //!
-//! * The winning price of an auction is decided when it expires: the highest bid made from the
-//!   auction's opening to its expiry, both included. A bid made at the same millisecond as the
-//!   auction opens counts. An auction without such a bid is not sold and counts nowhere.
+//! * The winning price of an auction is decided when it expires, as
+//!   [`winning_bids`](super::winning_bids) says. An auction that is not sold counts nowhere.
 //! * The average is taken over the auctions of the category that expire within the same tumbling
 //!   window of 10 s: one row per category and window in which something was sold.
 //! * The average is in whole cents, rounded down.
 //!
-//! Two operators: one keyed by auction ([`WinningBids`]) yields a [`Sale`] per sold auction, at the
-//! time of its expiry; one keyed by category sums them up in windows ([`Sales`]).
+//! Two operators: one keyed by auction yields a [`Sale`] per sold auction, at the time of its
+//! expiry; one keyed by category sums them up in windows ([`Sales`]).
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weir_runtime::{Context, KeyedOperator, Stream, TumblingWindows};
-use weir_state_api::{MapState, Postcard, Result, ValueState};
+use weir_runtime::{Stream, TumblingWindows};
+use weir_state_api::{Postcard, Result};
 
 use super::accumulate::{Accumulate, Accumulator};
-use super::event::{Auction, Bid, Event, Millis};
+use super::event::{Event, Millis};
 use super::window::Window;
+use super::winning_bids::{self, Sale};
 
 /// Length of the windows over which prices are averaged, in ms.
 pub(crate) const WINDOW: Millis = 10_000;
-
-/// An auction that has been seen and has not expired.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct OpenAuction {
-    opened: Millis,
-    expires: Millis,
-    category: u64,
-    /// The highest price so far, in cents.
-    highest: Option<u64>,
-}
-
-impl OpenAuction {
-    fn offer(&mut self, time: Millis, price: u64) {
-        if self.opened <= time && time <= self.expires {
-            self.highest = self.highest.max(Some(price));
-        }
-    }
-
-    /// The sale that the auction ends with.
-    fn end(self) -> Option<Sale> {
-        let OpenAuction { expires, category, highest, .. } = self;
-        highest.map(|price| Sale { category, time: expires, price })
-    }
-}
-
-/// An auction that has ended with a winning bid.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Sale {
-    /// The auction's category.
-    pub(crate) category: u64,
-    /// When the auction expired; the time of this record.
-    pub(crate) time: Millis,
-    /// The winning price, in cents.
-    pub(crate) price: u64,
-}
 
 /// The sales of one category in one window. Accumulator of the operator keyed by category.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,7 +49,7 @@ pub(crate) struct Sales {
 impl Accumulator<Sale> for Sales {
     fn add(&mut self, sale: Sale) {
         self.auctions += 1;
-        self.revenue += sale.price;
+        self.revenue += sale.winner.price;
     }
 
     fn merge(&mut self, other: Sales) {
@@ -122,96 +87,16 @@ impl Row {
     }
 }
 
-/// Ends auctions: one [`Sale`] for each that has a winning bid.
-struct WinningBids {
-    open: ValueState<OpenAuction, Postcard>,
-    /// The highest price per time of bid, for bids that came before their auction did. Each has a
-    /// timer: an auction that comes after the watermark has passed the bid opens too late for it.
-    early: MapState<Millis, u64>,
-}
-
-impl WinningBids {
-    fn bid(&self, bid: &Bid, context: &mut Context<'_, Self>) -> Result<()> {
-        let time = context.time();
-        let offer = |open: Option<OpenAuction>| {
-            Ok(open.map(|mut auction| {
-                auction.offer(time, bid.price);
-                auction
-            }))
-        };
-        if self.open.try_update(context, offer).wait()?.is_some() {
-            return Ok(());
-        }
-        let highest = self.early.get(context, &time).wait()?;
-        if highest.is_none() {
-            context.register_timer(time, &())?;
-        }
-        if highest < Some(bid.price) { self.early.put(context, &time, &bid.price) } else { Ok(()) }
-    }
-
-    fn open(&self, auction: &Auction, context: &mut Context<'_, Self>) -> Result<()> {
-        let &Auction { expires, category, .. } = auction;
-        let mut open = OpenAuction { opened: context.time(), expires, category, highest: None };
-        for early in self.early.entries(context).wait()? {
-            let (time, price) = early?;
-            open.offer(time, price);
-        }
-        self.early.clear(context)?;
-        self.open.set(context, &open)?;
-        context.register_timer(expires, &())
-    }
-}
-
-impl KeyedOperator for WinningBids {
-    type Key = u64;
-    type In = Event;
-    type Out = Sale;
-    type Timer = ();
-
-    fn process(&mut self, event: Event, context: &mut Context<'_, Self>) -> Result<()> {
-        match event {
-            Event::Auction(auction) => self.open(&auction, context),
-            Event::Bid(bid) => self.bid(&bid, context),
-            Event::Person(_) => Ok(()),
-        }
-    }
-
-    fn on_timer(&mut self, time: Millis, (): (), context: &mut Context<'_, Self>) -> Result<()> {
-        self.early.remove(context, &time)?;
-        match self.open.get(context).wait()? {
-            Some(auction) if auction.expires <= time => {
-                self.open.clear(context)?;
-                auction.end().map_or(Ok(()), |sale| context.emit_at(sale.time, sale))
-            }
-            Some(_) | None => Ok(()),
-        }
-    }
-}
-
-/// The auction that an event is about.
-fn auction(event: &Event) -> Option<u64> {
-    match event {
-        Event::Auction(auction) => Some(auction.id),
-        Event::Bid(bid) => Some(bid.auction),
-        Event::Person(_) => None,
-    }
-}
-
 /// The query as a job: lines of the result.
 pub(crate) fn job(events: &Stream<Event>) -> Result<Stream<String>> {
     let windows = TumblingWindows::of(Duration::from_millis(WINDOW.unsigned_abs()))?;
     let codec = Postcard::schema("nexmark.sales", 1);
-    let averages = events
-        .filter(|event| auction(event).is_some())
-        .key_by(|event| auction(event).unwrap_or_default())
-        .process("winning-bids", |store| {
-            Ok(WinningBids {
-                open: store.value_with("open", Postcard::schema("nexmark.auction", 1))?,
-                early: store.map("early")?,
-            })
-        })?
-        .key_by(|sale| sale.category)
-        .window_with("average", windows, Accumulate::<_, Sales>::new(), codec)?;
+    let averages = winning_bids::sales(events)?.key_by(|sale| sale.auction.category).window_with(
+        "average",
+        windows,
+        Accumulate::<_, Sales>::new(),
+        codec,
+    )?;
     Ok(averages.filter_map(|sales| {
         let row = sales.value.row(sales.key, sales.window.into())?;
         Some(row.to_line())
@@ -220,27 +105,10 @@ pub(crate) fn job(events: &Stream<Event>) -> Result<Stream<String>> {
 
 /// The lines of the result, sorted, by looking at all events at once.
 pub(crate) fn reference(events: impl Iterator<Item = (Millis, Event)>) -> Vec<String> {
-    let mut auctions = HashMap::new();
-    let mut bids: HashMap<u64, Vec<(Millis, u64)>> = HashMap::new();
-    for (time, event) in events {
-        match event {
-            Event::Auction(auction) => {
-                auctions.insert(auction.id, (time, auction));
-            }
-            Event::Bid(Bid { auction, price, .. }) => {
-                bids.entry(auction).or_default().push((time, price));
-            }
-            Event::Person(_) => {}
-        }
-    }
     let mut prices: HashMap<(Window, u64), Vec<u64>> = HashMap::new();
-    for (id, (opened, auction)) in auctions {
-        let counting = bids.get(&id).into_iter().flatten();
-        let counting = counting.filter(|(time, _)| (opened..=auction.expires).contains(time));
-        if let Some(highest) = counting.map(|(_, price)| *price).max() {
-            let window = Window::tumbling(auction.expires, WINDOW);
-            prices.entry((window, auction.category)).or_default().push(highest);
-        }
+    for Sale { auction, winner } in winning_bids::reference(events) {
+        let window = Window::tumbling(auction.expires, WINDOW);
+        prices.entry((window, auction.category)).or_default().push(winner.price);
     }
     let mut lines: Vec<_> = prices
         .into_iter()
@@ -258,6 +126,7 @@ pub(crate) fn reference(events: impl Iterator<Item = (Millis, Event)>) -> Vec<St
 mod tests {
     use weir_runtime::{JobConfig, JobGraph, VecSink, VecSource};
 
+    use super::super::event::{Auction, Bid};
     use super::*;
 
     fn auction(id: u64, category: u64, expires: Millis) -> Event {
@@ -265,7 +134,7 @@ mod tests {
     }
 
     fn bid(auction: u64, price: u64) -> Event {
-        Event::Bid(Bid { auction, bidder: 1, price })
+        Event::Bid(Bid { auction, bidder: 1, price, ..Bid::default() })
     }
 
     #[test]

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     fn bid(auction: u64) -> Event {
-        Event::Bid(Bid { auction, bidder: 1, price: 1 })
+        Event::Bid(Bid { auction, bidder: 1, price: 1, ..Bid::default() })
     }
 
     #[test]

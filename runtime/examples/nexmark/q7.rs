@@ -160,7 +160,7 @@ pub(crate) fn job(events: &Stream<Event>) -> Result<Stream<String>> {
 pub(crate) fn reference(events: impl Iterator<Item = (Millis, Event)>) -> Vec<String> {
     let mut windows: BTreeMap<Millis, Vec<Row>> = BTreeMap::new();
     for (time, event) in events {
-        if let Event::Bid(Bid { auction, bidder, price }) = event {
+        if let Event::Bid(Bid { auction, bidder, price, .. }) = event {
             let window_start = window(time).start;
             let row = Row { window_start, price, auction, bidder, time };
             windows.entry(window_start).or_default().push(row);
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     fn bid(auction: u64, bidder: u64, price: u64) -> Event {
-        Event::Bid(Bid { auction, bidder, price })
+        Event::Bid(Bid { auction, bidder, price, ..Bid::default() })
     }
 
     #[test]
@@ -205,7 +205,10 @@ mod tests {
         let part = |bids: &[(u64, u64)]| {
             let mut part = HighestBids::default();
             for (auction, price) in bids {
-                part.add((1, Bid { auction: *auction, bidder: 1, price: *price }));
+                part.add((
+                    1,
+                    Bid { auction: *auction, bidder: 1, price: *price, ..Bid::default() },
+                ));
             }
             part
         };

@@ -126,7 +126,7 @@ pub(crate) fn reference(events: impl Iterator<Item = (Millis, Event)>) -> Vec<St
     for (time, event) in events {
         let window_start = window(time).start;
         match event {
-            Event::Person(Person { id, name }) => {
+            Event::Person(Person { id, name, .. }) => {
                 let known = registered.entry((window_start, id)).or_insert_with(|| name.clone());
                 if name < *known {
                     *known = name;
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     fn registers(id: u64, name: &str) -> Event {
-        Event::Person(Person { id, name: name.to_owned() })
+        Event::Person(Person { id, name: name.to_owned(), ..Person::default() })
     }
 
     fn sells(seller: u64) -> Event {
