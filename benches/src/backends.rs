@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 use weir_backend_forst::{ForstBackendFactory, ForstOptions, ForstResources};
 use weir_backend_heap::{HeapBackendFactory, HeapOptions};
@@ -17,11 +18,40 @@ use weir_state_api::{
 
 /// The memory budget of those who have one, half of it for writes.
 pub(crate) const MEMORY: usize = 512 << 20;
+/// Memory for writes where the cache is chosen.
+const WRITES: u64 = 16 << 20;
+
+/// Memory of a backend or a peer whose state lies elsewhere, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Budget {
+    /// For what is read.
+    pub(crate) cache: u64,
+    /// For what is not flushed.
+    pub(crate) writes: u64,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Budget { cache: MEMORY as u64 / 2, writes: MEMORY as u64 / 2 }
+    }
+}
+
+impl Budget {
+    /// So much of a cache, and little for writes: what was just written is read from it as well.
+    pub(crate) fn with_cache(cache: u64) -> Self {
+        Budget { cache, writes: WRITES }
+    }
+
+    /// All of it.
+    pub(crate) fn bytes(self) -> u64 {
+        self.cache + self.writes
+    }
+}
 /// Local disk for copies of what is in the store.
 const DISK_CACHE: u64 = 64 << 30;
 
 /// A backend of Weir.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum Backend {
     /// State in memory.
     Heap,
@@ -34,6 +64,11 @@ pub(crate) enum Backend {
 impl Backend {
     /// All of them.
     pub(crate) const ALL: [Backend; 3] = [Backend::Heap, Backend::Rocks, Backend::Forst];
+
+    /// Whether its state may be larger than its memory.
+    pub(crate) fn has_cache(self) -> bool {
+        self != Backend::Heap
+    }
 }
 
 impl fmt::Display for Backend {
@@ -98,11 +133,16 @@ pub(crate) struct Instance {
 impl Backend {
     /// An empty instance.
     pub(crate) fn open(self, key_groups: u16) -> Result<Instance> {
+        self.open_within(key_groups, Budget::default())
+    }
+
+    /// An empty instance with so much memory, if it has a budget.
+    pub(crate) fn open_within(self, key_groups: u16, budget: Budget) -> Result<Instance> {
         let key_codec = Codec::<i64>::id(&Ordered);
         let clock = Arc::new(StandingClock::default());
         let mut environment = Environment::in_memory();
         environment.clock = clock.clone();
-        let (factory, directory) = self.factory(Purpose::Access)?;
+        let (factory, directory) = self.factory_within(Purpose::Access, budget)?;
         let mut threads = None;
         let mut path = String::new();
         if let (Backend::Forst, Some(directory)) = (self, &directory) {
@@ -121,7 +161,12 @@ impl Backend {
 
     /// Its options, for the report.
     pub(crate) fn options(self) -> Result<String> {
-        let (factory, _directory) = self.factory(Purpose::Access)?;
+        self.options_within(Budget::default())
+    }
+
+    /// The same with so much memory.
+    pub(crate) fn options_within(self, budget: Budget) -> Result<String> {
+        let (factory, _directory) = self.factory_within(Purpose::Access, budget)?;
         Ok(format!("{factory:?}"))
     }
 
@@ -130,18 +175,26 @@ impl Backend {
         self,
         purpose: Purpose,
     ) -> Result<(Box<dyn BackendFactory>, Option<TempDir>)> {
+        self.factory_within(purpose, Budget::default())
+    }
+
+    fn factory_within(
+        self,
+        purpose: Purpose,
+        budget: Budget,
+    ) -> Result<(Box<dyn BackendFactory>, Option<TempDir>)> {
         match self {
             Backend::Heap => {
                 let incremental = purpose != Purpose::Access;
                 let options = HeapOptions::default().with_incremental_snapshots(incremental);
                 Ok((Box::new(HeapBackendFactory::new(options)), None))
             }
-            Backend::Rocks => rocks(purpose),
+            Backend::Rocks => rocks(purpose, budget),
             Backend::Forst => {
                 let directory = local_folder()?;
                 let resources = ForstResources::builder()
-                    .cache_bytes(MEMORY as u64 / 2)
-                    .memtable_bytes(MEMORY as u64 / 2)
+                    .cache_bytes(budget.cache)
+                    .memtable_bytes(budget.writes)
                     .disk_cache(directory.path().join("cache"), DISK_CACHE)
                     .build()?;
                 let options = ForstOptions::default().with_resources(resources);
@@ -172,11 +225,12 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
 }
 
 #[cfg(feature = "rocks")]
-fn rocks(purpose: Purpose) -> Result<(Box<dyn BackendFactory>, Option<TempDir>)> {
+fn rocks(purpose: Purpose, budget: Budget) -> Result<(Box<dyn BackendFactory>, Option<TempDir>)> {
     use weir_backend_rocks::{RocksBackendFactory, RocksMemory, RocksOptions};
 
     let directory = local_folder()?;
-    let memory = RocksMemory::new(MEMORY, 0.5);
+    let share = budget.writes as f64 / budget.bytes() as f64;
+    let memory = RocksMemory::new(budget.bytes() as usize, share);
     let options = RocksOptions::new(directory.path())
         .with_memory(memory)
         .with_local_recovery(purpose == Purpose::CheckpointsHere);
@@ -185,7 +239,7 @@ fn rocks(purpose: Purpose) -> Result<(Box<dyn BackendFactory>, Option<TempDir>)>
 }
 
 #[cfg(not(feature = "rocks"))]
-fn rocks(_: Purpose) -> Result<(Box<dyn BackendFactory>, Option<TempDir>)> {
+fn rocks(_: Purpose, _: Budget) -> Result<(Box<dyn BackendFactory>, Option<TempDir>)> {
     Err(Error::new(ErrorKind::Unsupported, "this build has no RocksDB")
         .advice("cargo run --release -p weir-benches --features rocks -- ..."))
 }

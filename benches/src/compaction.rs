@@ -96,29 +96,48 @@ impl Tree {
     }
 }
 
-/// Measures each tree with so many bytes of values and five times as many writes.
+/// Decides who is better.
+const WRITTEN: &str = "written";
+
+/// Measures each tree with so many bytes of values and five times as many writes. In each round every
+/// tree begins empty, one after the other.
 pub(crate) fn run(recorder: &mut Recorder, bytes: u64) -> Result<()> {
     let figures = Figures::install()?;
     let order = shuffled((bytes / VALUE_LEN as u64) as i64, 42);
     for (pattern, workload) in PATTERNS {
-        for (tree, name) in TREES {
-            if interrupt::requested() {
-                return Ok(());
-            }
-            match measure(pattern, tree, &order, &figures) {
-                Ok(samples) => samples.record(recorder, SUITE, workload, name),
-                Err(error) => recorder.fail(workload, name, &error),
-            }
+        let mut entrants: Vec<_> =
+            TREES.iter().map(|(tree, name)| (*tree, *name, Samples::default())).collect();
+        for _ in 0..recorder.rounds() {
+            entrants.retain_mut(|(tree, name, samples)| {
+                if interrupt::requested() {
+                    return !samples.of(WRITTEN).is_empty();
+                }
+                match measure(pattern, *tree, &order, &figures, samples) {
+                    Ok(()) => true,
+                    Err(error) => {
+                        recorder.fail(workload, name, &error);
+                        false
+                    }
+                }
+            });
+        }
+        for (_, name, samples) in entrants {
+            samples.record(recorder, SUITE, workload, name);
         }
     }
     Ok(())
 }
 
-fn measure(pattern: Pattern, tree: Tree, order: &[i64], figures: &Figures) -> Result<Samples> {
+fn measure(
+    pattern: Pattern,
+    tree: Tree,
+    order: &[i64],
+    figures: &Figures,
+    samples: &mut Samples,
+) -> Result<()> {
     figures.forget();
     let mut operator = Operator::open(tree, order.len() * VALUE_LEN)?;
     let writes = order.len() * 5;
-    let mut samples = Samples::default();
     let watch = Stopwatch::start();
     let mut written = 0;
     for step in 0..CHECKPOINTS {
@@ -138,13 +157,13 @@ fn measure(pattern: Pattern, tree: Tree, order: &[i64], figures: &Figures) -> Re
         ),
         Tree::Forst => (uploaded, operator.named as f64),
     };
-    samples.add("written", "x", written / user);
+    samples.add(WRITTEN, "x", written / user);
     samples.add("uploaded", "x", uploaded / user);
     samples.add("files at the end", "MB", files / 1e6);
     samples.add("task's CPU", "ns/op", elapsed.thread.as_nanos() as f64 / writes as f64);
     samples.add("all CPU", "ns/op", elapsed.process.as_nanos() as f64 / writes as f64);
     if matches!(pattern, Pattern::Window | Pattern::Deduplicate) {
-        return Ok(samples);
+        return Ok(());
     }
     let reads = order.len() / 5;
     let watch = Stopwatch::start();
@@ -153,7 +172,7 @@ fn measure(pattern: Pattern, tree: Tree, order: &[i64], figures: &Figures) -> Re
         std::hint::black_box(operator.value.get(&mut operator.store).wait()?);
     }
     samples.add("read", "ns/op", watch.stop().thread.as_nanos() as f64 / reads as f64);
-    Ok(samples)
+    Ok(())
 }
 
 /// An operator with its states.

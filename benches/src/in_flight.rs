@@ -12,6 +12,7 @@ use weir_state_api::{
 };
 use weir_tests::latency::{Latency, LatencyFactory};
 
+use crate::interrupt;
 use crate::measure::Recorder;
 use crate::shuffle::shuffled;
 
@@ -122,7 +123,7 @@ fn compare(
     contestants: &[(&str, Box<RefCell<dyn AddAll>>)],
 ) -> Result<()> {
     let mut times = vec![Vec::new(); contestants.len()];
-    for round in 0..=recorder.rounds() {
+    for round in (0..=recorder.rounds()).take_while(|_| !interrupt::requested()) {
         let mut expected = None;
         for ((name, contestant), times) in contestants.iter().zip(&mut times) {
             let begun = Instant::now();
@@ -138,6 +139,9 @@ fn compare(
         }
     }
     let baseline = times[0].clone();
+    if baseline.is_empty() {
+        return Ok(());
+    }
     for ((name, _), times) in contestants.iter().zip(times) {
         // Of the same round: drift of the machine hits both.
         let speeds = times.iter().zip(&baseline).map(|(time, base)| base / time).collect();

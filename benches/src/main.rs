@@ -246,6 +246,7 @@ fn pattern_settings(options: &Options, backends: &[Backend], peers: &[Peer]) -> 
         peers: peers.to_vec(),
         keys: options.keys.unwrap_or(keys),
         value_bytes: options.value_bytes.clone(),
+        cache_percents: options.cache.clone(),
         events,
         warm_up,
         only: options.only.clone(),

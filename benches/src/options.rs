@@ -150,6 +150,11 @@ pub(crate) struct Options {
     /// Lengths of values in `patterns`.
     #[arg(long, value_delimiter = ',', default_value = "100")]
     pub(crate) value_bytes: Vec<usize>,
+    /// Caches of those who have one (rocks, forst, fjall, redb) in `patterns`, in percent of the state:
+    /// 100,25,10,0 measures each of them four times. Without it all have 512 MiB of memory, half of it
+    /// for writes; with it, 16 MiB for writes.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) cache: Vec<u32>,
     /// Only operations of `micro`, patterns of `patterns`, or parts of `changelog` (durations, cost, replay,
     /// objects) whose name contains this.
     #[arg(long)]
@@ -214,6 +219,8 @@ impl Options {
         all.extend(store.map(|store| ("store", store.get_name().to_string())));
         let lengths: Vec<String> = self.value_bytes.iter().map(ToString::to_string).collect();
         all.push(("value-bytes", lengths.join(",")));
+        let caches: Vec<String> = self.cache.iter().map(ToString::to_string).collect();
+        all.extend((!caches.is_empty()).then(|| ("cache", caches.join(","))));
         all.extend(self.keys.map(|keys| ("keys", keys.to_string())));
         all.extend(self.only.clone().map(|only| ("only", only)));
         all.into_iter().map(|(name, value)| (name.into(), value)).collect()

@@ -8,49 +8,65 @@ use weir_runtime::{
     Context, JobConfig, JobGraph, KeyedOperator, ReadStatus, Record, Sink, SinkOpening, SinkWriter,
     Source, SplitReader,
 };
-use weir_state_api::{CheckpointId, Millis, OperatorState, Result, ValueState};
+use weir_state_api::{CheckpointId, Error, ErrorKind, Millis, OperatorState, Result, ValueState};
 
-use crate::measure::Recorder;
+use crate::clock::{Elapsed, Stopwatch};
+use crate::interrupt;
+use crate::measure::{Recorder, Samples};
 
 const KEYS: u64 = 100_000;
 
-/// Processor time of the whole process, in seconds.
-fn processor_seconds() -> f64 {
-    // Fields 14 and 15 of /proc/self/stat, in clock ticks of 10 ms on Linux.
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let after_name = stat.rsplit(')').next().unwrap_or_default();
-    let ticks: u64 = after_name
-        .split_whitespace()
-        .skip(11)
-        .take(2)
-        .filter_map(|field| field.parse::<u64>().ok())
-        .sum();
-    ticks as f64 / 100.0
-}
+const SUITE: &str = "runtime";
+const PER_CORE: &str = "per core";
 
 pub(crate) fn run(recorder: &mut Recorder, records: u64) -> Result<()> {
     let workload = format!("count {records}");
-    for (name, interval) in [
-        ("1 s checkpoints", Duration::from_secs(1)),
-        ("100 ms checkpoints", Duration::from_millis(100)),
-        ("one at the end", Duration::from_hours(1)),
-    ] {
-        let (mut rates, mut core_rates, mut checkpoints) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..recorder.rounds().min(5) {
-            let written = Arc::new(AtomicU64::new(0));
-            let before = processor_seconds();
-            let report = count(records, interval, written.clone())?;
-            let used = processor_seconds() - before;
-            assert_eq!(written.load(Relaxed), checksum(records), "every count arrives once");
-            rates.push(records as f64 / report.elapsed.as_secs_f64() / 1e6);
-            core_rates.push(records as f64 / used.max(0.01) / 1e6);
-            checkpoints.push(report.checkpoints.len() as f64);
-        }
-        recorder.add("runtime", &workload, name, "throughput", "M/s", rates);
-        recorder.add("runtime", &workload, name, "per core", "M/s", core_rates);
-        recorder.add("runtime", &workload, name, "checkpoints", "", checkpoints);
+    let mut entrants = Vec::from(
+        [
+            ("1 s checkpoints", Duration::from_secs(1)),
+            ("100 ms checkpoints", Duration::from_millis(100)),
+            ("one at the end", Duration::from_hours(1)),
+        ]
+        .map(|(name, interval)| (name, interval, Samples::default())),
+    );
+    // The first round warms up.
+    for round in 0..=recorder.rounds() {
+        entrants.retain_mut(|(name, interval, samples)| {
+            if interrupt::requested() {
+                return round > 1;
+            }
+            match measure(records, *interval) {
+                Ok(_) if round == 0 => true,
+                Ok((elapsed, checkpoints)) => {
+                    let rate = |time: Duration| records as f64 / time.as_secs_f64().max(1e-9) / 1e6;
+                    samples.add("throughput", "M/s", rate(elapsed.wall));
+                    samples.add(PER_CORE, "M/s", rate(elapsed.process));
+                    samples.add("checkpoints", "", checkpoints as f64);
+                    true
+                }
+                Err(error) => {
+                    recorder.fail(&workload, name, &error);
+                    false
+                }
+            }
+        });
+    }
+    for (name, _, samples) in entrants {
+        samples.record(recorder, SUITE, &workload, name);
     }
     Ok(())
+}
+
+/// Runs the job once: what it took, and how many checkpoints there were.
+fn measure(records: u64, interval: Duration) -> Result<(Elapsed, usize)> {
+    let written = Arc::new(AtomicU64::new(0));
+    let watch = Stopwatch::start();
+    let report = count(records, interval, written.clone())?;
+    let elapsed = watch.stop();
+    if written.load(Relaxed) != checksum(records) {
+        return Err(Error::new(ErrorKind::Corrupt, "not every count has arrived once"));
+    }
+    Ok((elapsed, report.checkpoints.len()))
 }
 
 fn count(

@@ -2,11 +2,14 @@
 
 use std::rc::Rc;
 
+use super::by_bytes::ByBytes;
 use super::contestant::{Contestant, Local, Register, Weir};
 use super::inputs::Inputs;
 use super::operation::Table;
 use super::{Peer, Settings};
+use crate::backends::Budget;
 use crate::peers::flink::{FlinkPeer, FlinkProcess};
+use crate::peers::ordered::Store;
 #[cfg(feature = "rocks")]
 use crate::peers::rocksdb::RawRocksdb;
 
@@ -78,6 +81,20 @@ impl<'a> Family<'a> {
             let (name, inputs) = (name.into(), self.inputs.clone());
             let local = Local::new(name, inputs, table(), move || Ok(empty()), options);
             self.contestants.push(Box::new(local));
+        }
+        self
+    }
+
+    /// Adds the stores on the local disk that were asked for.
+    pub(crate) fn by_bytes(mut self, table: fn() -> Table<ByBytes>) -> Self {
+        for store in [Store::Fjall, Store::Redb] {
+            if store.is_asked(&self.settings.peers) {
+                let options = move || Ok(store.options(Budget::default()));
+                let inputs = self.inputs.clone();
+                let open = move || ByBytes::open(store);
+                let local = Local::new(store.to_string(), inputs, table(), open, options);
+                self.contestants.push(Box::new(local));
+            }
         }
         self
     }

@@ -185,11 +185,10 @@ pub(crate) fn table<S: Maps + 'static>() -> Table<S> {
 
 /// The family with its contestants.
 pub(crate) fn family(family: Family<'_>) -> Family<'_> {
-    let family = family.weir(BASELINE_GROUPS, table, |store| store.map("mapState")).raw(
-        "hashbrown of BTreeMap",
-        table,
-        HashMap::new,
-    );
+    let family = family
+        .weir(BASELINE_GROUPS, table, |store| store.map("mapState"))
+        .raw("hashbrown of BTreeMap", table, HashMap::new)
+        .by_bytes(table);
     #[cfg(feature = "rocks")]
     let family = family.raw_rocksdb(table, Layout::Maps);
     family.flink(BASELINE_GROUPS)

@@ -7,9 +7,11 @@
 //! | `contestant.rs`, `family.rs` | who runs the operations |
 //! | `contest.rs` | rounds, interleaved; answers compared; figures |
 //! | `value.rs`, `list.rs`, `map.rs`, `range.rs`, `folding.rs`, `timers.rs`, `ttl.rs` | the tables |
+//! | `by_bytes.rs` | fjall and redb as contestants |
 //! | `raw_rocksdb.rs` | the raw `rocksdb` crate as a contestant |
 //! | `memory.rs` | bytes per entry |
 
+mod by_bytes;
 pub(crate) mod contest;
 pub(crate) mod contestant;
 pub(crate) mod family;
@@ -46,6 +48,10 @@ pub(crate) enum Peer {
     /// The `rocksdb` crate with the options of Weir's backend: the limit of that one.
     #[cfg(feature = "rocks")]
     Rocksdb,
+    /// A log-structured merge tree on the local disk, in Rust.
+    Fjall,
+    /// A copy-on-write B+ tree on the local disk, in Rust.
+    Redb,
     /// Apache Flink's backends, in a JVM.
     Flink,
 }

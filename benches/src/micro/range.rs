@@ -35,6 +35,19 @@ impl LongMaps for HashMap<i64, BTreeMap<i64, f64>> {
     }
 }
 
+/// All maps in one, as an ordered state in memory keeps them.
+impl LongMaps for BTreeMap<(i64, i64), f64> {
+    fn put(&mut self, key: i64, map_key: i64, value: f64) -> Result<()> {
+        self.insert((key, map_key), value);
+        Ok(())
+    }
+
+    fn scan(&mut self, key: i64, from: i64) -> Result<u64> {
+        let range = self.range((key, from)..(key, from + RANGE_LEN));
+        Ok(range.fold(0, |sum, (_, value)| sum.wrapping_add(value.to_bits())))
+    }
+}
+
 impl LongMaps for Weir<MapState<i64, f64>> {
     fn put(&mut self, key: i64, map_key: i64, value: f64) -> Result<()> {
         self.instance.store.set_key(&key)?;
@@ -78,11 +91,11 @@ fn table<S: LongMaps + 'static>() -> Table<S> {
 
 /// The family with its contestants. Flink's maps have no ranges.
 pub(crate) fn family(family: Family<'_>) -> Family<'_> {
-    let family = family.weir(BASELINE_GROUPS, table, |store| store.map("mapState")).raw(
-        "hashbrown of BTreeMap",
-        table,
-        HashMap::new,
-    );
+    let family = family
+        .weir(BASELINE_GROUPS, table, |store| store.map("mapState"))
+        .raw("hashbrown of BTreeMap", table, HashMap::new)
+        .raw("BTreeMap", table, BTreeMap::new)
+        .by_bytes(table);
     #[cfg(feature = "rocks")]
     let family = family.raw_rocksdb(table, Layout::Maps);
     family

@@ -1,5 +1,7 @@
 //! One value per key: `i64` to `i64`.
 
+use std::collections::BTreeMap;
+
 use hashbrown::HashMap;
 use weir_state_api::{Result, ValueState};
 
@@ -22,6 +24,26 @@ impl Values for HashMap<i64, i64> {
     #[inline(always)]
     fn get(&mut self, key: i64) -> Result<Option<i64>> {
         Ok(HashMap::get(self, &key).copied())
+    }
+
+    #[inline(always)]
+    fn set(&mut self, key: i64, value: i64) -> Result<()> {
+        self.insert(key, value);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn increment(&mut self, key: i64) -> Result<i64> {
+        let value = self.entry(key).or_insert(0);
+        *value = value.wrapping_add(1);
+        Ok(*value)
+    }
+}
+
+impl Values for BTreeMap<i64, i64> {
+    #[inline(always)]
+    fn get(&mut self, key: i64) -> Result<Option<i64>> {
+        Ok(BTreeMap::get(self, &key).copied())
     }
 
     #[inline(always)]
@@ -103,7 +125,9 @@ pub(crate) fn family(family: Family<'_>) -> Family<'_> {
     let family = family
         .weir(BASELINE_GROUPS, table, |store| store.value("kvState"))
         .weir_named(", 128 groups", DEFAULT_GROUPS, table, |store| store.value("kvState"))
-        .raw("hashbrown", table, HashMap::new);
+        .raw("hashbrown", table, HashMap::new)
+        .raw("BTreeMap", table, BTreeMap::new)
+        .by_bytes(table);
     #[cfg(feature = "rocks")]
     let family = family.raw_rocksdb(table, Layout::Points);
     family.flink(BASELINE_GROUPS)

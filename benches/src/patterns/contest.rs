@@ -4,14 +4,15 @@ use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use weir_state_api::{Error, ErrorKind, Result};
 
+use super::amplification::Asked;
 use super::events::Skew;
 use super::operator::{Pattern, Shape};
-use super::ordered::Store;
-use super::process::{Latencies, Process, Round, Who};
+use super::process::{Holder, Latencies, Process, Round, Who};
 use crate::backends::Backend;
 use crate::interrupt;
 use crate::measure::Recorder;
 use crate::micro::Peer;
+use crate::peers::ordered::Store;
 use crate::statistics::median_of;
 
 const SUITE: &str = "patterns";
@@ -25,6 +26,8 @@ pub(crate) struct Settings {
     pub(crate) peers: Vec<Peer>,
     pub(crate) keys: u64,
     pub(crate) value_bytes: Vec<usize>,
+    /// Caches of those that have one, in percent of the state; their own budget if there are none.
+    pub(crate) cache_percents: Vec<u32>,
     /// Events in a round.
     pub(crate) events: u64,
     /// Rounds before the measured ones.
@@ -43,16 +46,17 @@ struct Entrant {
 
 /// Measures all patterns with keys of both kinds.
 pub(crate) fn run(recorder: &mut Recorder, settings: &Settings) -> Result<()> {
-    let weir = settings.backends.iter().map(|backend| Who::Weir(*backend));
+    let weir = settings.backends.iter().map(|backend| Holder::Weir(*backend));
     let stores = Store::value_variants().iter().filter(|store| store.is_asked(&settings.peers));
-    let everybody: Vec<Who> = weir.chain(stores.map(|store| Who::Store(*store))).collect();
+    let everybody: Vec<Who> = (weir.chain(stores.map(|store| Holder::Store(*store))))
+        .flat_map(|holder| Who::with_caches(holder, &settings.cache_percents))
+        .collect();
+    let shape = |value_bytes| Shape { keys: settings.keys, value_bytes };
     for who in &everybody {
-        match who {
-            Who::Weir(backend) => match backend.options() {
-                Ok(options) => recorder.introduce(&who.to_string(), options),
-                Err(error) => recorder.fail(SUITE, &who.to_string(), &error),
-            },
-            Who::Store(store) => recorder.introduce(&who.to_string(), store.options().into()),
+        // With a cache in percent, its size is that for the first length of values.
+        match who.options(shape(settings.value_bytes.first().copied().unwrap_or_default())) {
+            Ok(options) => recorder.introduce(&who.to_string(), options),
+            Err(error) => recorder.fail(SUITE, &who.to_string(), &error),
         }
     }
     let wanted = |pattern: &&Pattern| {
@@ -64,7 +68,6 @@ pub(crate) fn run(recorder: &mut Recorder, settings: &Settings) -> Result<()> {
     let count = patterns.len() * 2 * settings.value_bytes.len();
     let progress = ProgressBar::new(count as u64).with_style(style);
     for &value_bytes in &settings.value_bytes {
-        let shape = Shape { keys: settings.keys, value_bytes };
         for (skew, keys) in [(Skew::Zipf, "Zipf"), (Skew::Uniform, "uniform")] {
             for &pattern in &patterns {
                 if interrupt::requested() {
@@ -73,7 +76,7 @@ pub(crate) fn run(recorder: &mut Recorder, settings: &Settings) -> Result<()> {
                 let workload = format!("{pattern}, {keys}, {value_bytes} B");
                 progress.set_message(workload.clone());
                 let contest = Contest { recorder, settings, workload: &workload };
-                progress.suspend(|| contest.run(&everybody, pattern, skew, shape));
+                progress.suspend(|| contest.run(&everybody, pattern, skew, shape(value_bytes)));
                 progress.inc(1);
             }
         }
@@ -128,7 +131,11 @@ impl Contest<'_> {
                 Ok(latencies.answer)
             });
         }
-        self.record(&mut entrants, 1e6 / interval as f64);
+        let asked = match Asked::count(pattern, skew, shape) {
+            Ok(asked) => asked,
+            Err(error) => return self.recorder.fail(self.workload, "bytes asked for", &error),
+        };
+        self.record(&mut entrants, 1e6 / interval as f64, asked);
     }
 
     /// Lets each one do its part; drops those who fail or answer otherwise than the first.
@@ -163,7 +170,7 @@ impl Contest<'_> {
         });
     }
 
-    fn record(&mut self, entrants: &mut [Entrant], pace: f64) {
+    fn record(&mut self, entrants: &mut [Entrant], pace: f64, asked: Asked) {
         let (workload, events) = (self.workload, self.settings.events as f64);
         let mut costs: Vec<(String, Vec<f64>)> = Vec::new();
         for entrant in entrants {
@@ -185,6 +192,23 @@ impl Contest<'_> {
             add("process CPU", "ns/op", each(rounds(|r| r.elapsed.process.as_nanos() as f64)));
             add("read", "B/op", each(rounds(|round| round.read as f64)));
             add("written", "B/op", each(rounds(|round| round.written as f64)));
+            let on_disk = entrant.process.on_disk() as f64;
+            if on_disk > 0.0 {
+                // Of those in memory nothing is read or written.
+                let over = |samples: Vec<f64>, asked: f64| -> Vec<f64> {
+                    let bytes = asked * events;
+                    if bytes > 0.0 {
+                        samples.into_iter().map(|all| all / bytes).collect()
+                    } else {
+                        Vec::new()
+                    }
+                };
+                let (read, written) = (rounds(|r| r.read as f64), rounds(|r| r.written as f64));
+                add("read amplification", "x", over(read, asked.read));
+                add("write amplification", "x", over(written, asked.written));
+                add("files", "MB", vec![on_disk / 1e6]);
+                add("space amplification", "x", vec![on_disk / asked.live]);
+            }
             let paces = |read: fn(&Latencies) -> u64| {
                 entrant.paces.iter().map(|paced| read(paced) as f64 / 1e3).collect::<Vec<_>>()
             };

@@ -4,8 +4,8 @@ use weir_state_api::{Result, ValueState};
 
 use super::events::{Event, number_in, payload};
 use super::operator::{Operator, Shape, account, key_bytes};
-use super::ordered::Ordered;
 use crate::backends::Instance;
+use crate::peers::ordered::Ordered;
 
 pub(crate) struct OnWeir {
     instance: Instance,

@@ -6,8 +6,8 @@ use weir_state_api::{Millis, Result, Ttl, ValueState};
 
 use super::events::Event;
 use super::operator::{Operator, Shape, account, key_bytes};
-use super::ordered::Ordered;
 use crate::backends::Instance;
+use crate::peers::ordered::Ordered;
 
 /// Half as many events as there are keys.
 fn lifetime(shape: Shape) -> Millis {

@@ -7,8 +7,8 @@ use weir_state_api::{MapState, Millis, Order, Result, Ttl};
 
 use super::events::{Event, number_in, payload};
 use super::operator::{Operator, Shape, account, key_bytes, remove_between};
-use super::ordered::Ordered;
 use crate::backends::Instance;
+use crate::peers::ordered::Ordered;
 
 /// How far apart two events may be that meet.
 const RANGE: Millis = 1_000;

@@ -6,17 +6,17 @@
 //! | `events.rs` | what arrives: keys, skewed or not, and times |
 //! | `operator.rs` | what a pattern is; opening one |
 //! | `counter.rs` … `profile.rs` | the patterns, each on Weir and on an ordered store |
-//! | `ordered.rs` | the ordered stores |
 //! | `process.rs` | one contestant in a process of its own: fills, runs rounds, keeps a pace |
+//! | `amplification.rs` | bytes that an operator asks for, to divide by |
 //! | `contest.rs` | rounds, interleaved; answers compared; figures |
 
+mod amplification;
 mod contest;
 mod counter;
 mod deduplicate;
 mod events;
 mod join;
 mod operator;
-mod ordered;
 pub(crate) mod process;
 mod profile;
 mod session;

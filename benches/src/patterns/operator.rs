@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use weir_state_api::Result;
 
 use super::events::Event;
-use super::ordered::{Ordered, Store};
 use super::{counter, deduplicate, join, profile, session, sliding, top, window};
-use crate::backends::{Backend, Instance};
+use crate::backends::Instance;
+use crate::peers::ordered::Ordered;
 
 /// Handles events.
 pub(crate) trait Operator {
@@ -58,17 +58,23 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// How large keys and values are.
+/// How many keys there are, and how large values are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Shape {
     pub(crate) keys: u64,
     pub(crate) value_bytes: usize,
 }
 
+impl Shape {
+    /// Bytes of a value for each key, with the key.
+    pub(crate) fn state_bytes(self) -> u64 {
+        self.keys * (8 + self.value_bytes as u64)
+    }
+}
+
 impl Pattern {
     /// The pattern on an instance of a backend, through the typed layer.
-    pub(crate) fn on_weir(self, backend: Backend, shape: Shape) -> Result<Box<dyn Operator>> {
-        let instance = backend.open(128)?;
+    pub(crate) fn on_weir(self, instance: Instance, shape: Shape) -> Result<Box<dyn Operator>> {
         Ok(match self {
             Pattern::Counter => Box::new(counter::OnWeir::open(instance, shape)?),
             Pattern::Window => Box::new(window::OnWeir::open(instance, shape)?),
@@ -82,9 +88,8 @@ impl Pattern {
     }
 
     /// The pattern as it is written by hand on an ordered store.
-    pub(crate) fn by_hand(self, store: Store, shape: Shape) -> Result<Box<dyn Operator>> {
-        let ordered = store.open()?;
-        Ok(match self {
+    pub(crate) fn by_hand(self, ordered: Box<dyn Ordered>, shape: Shape) -> Box<dyn Operator> {
+        match self {
             Pattern::Counter => Box::new(counter::ByHand::new(ordered, shape)),
             Pattern::Window => Box::new(window::ByHand::new(ordered, shape)),
             Pattern::Sliding => Box::new(sliding::ByHand::new(ordered, shape)),
@@ -93,7 +98,7 @@ impl Pattern {
             Pattern::Deduplicate => Box::new(deduplicate::ByHand::new(ordered, shape)),
             Pattern::Top => Box::new(top::ByHand::new(ordered, shape)),
             Pattern::Profile => Box::new(profile::ByHand::new(ordered, shape)),
-        })
+        }
     }
 }
 
@@ -127,6 +132,8 @@ pub(crate) fn remove_between(store: &mut dyn Ordered, from: &[u8], to: &[u8]) ->
 mod tests {
     use super::super::events::{Events, Skew};
     use super::*;
+    use crate::backends::Backend;
+    use crate::peers::ordered::Store;
 
     /// Some answers differ from all others, so that the comparison means something.
     #[test]
@@ -134,12 +141,17 @@ mod tests {
         let shape = Shape { keys: 50, value_bytes: 16 };
         for &pattern in Pattern::value_variants() {
             for skew in [Skew::Uniform, Skew::Zipf] {
-                let mut weir = pattern.on_weir(Backend::Heap, shape).unwrap();
-                let mut by_hand = pattern.by_hand(Store::BTreeMap, shape).unwrap();
+                let mut weir = pattern.on_weir(Backend::Heap.open(128).unwrap(), shape).unwrap();
+                let stores = Store::value_variants().iter();
+                let mut by_hand: Vec<_> = stores
+                    .map(|store| pattern.by_hand(store.open_default().unwrap(), shape))
+                    .collect();
                 let mut answers = std::collections::BTreeSet::new();
                 for event in Events::new(shape.keys, skew).take(5_000) {
                     let answer = weir.handle(&event).unwrap();
-                    assert_eq!(by_hand.handle(&event).unwrap(), answer, "{pattern}, {event:?}");
+                    for by_hand in &mut by_hand {
+                        assert_eq!(by_hand.handle(&event).unwrap(), answer, "{pattern}, {event:?}");
+                    }
                     answers.insert(answer);
                 }
                 assert!(answers.len() >= 2, "{pattern}");

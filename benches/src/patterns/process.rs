@@ -6,37 +6,83 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
 use weir_state_api::{Error, ErrorKind, Result};
 
+use super::amplification::bytes_on_disk;
 use super::events::{Events, Skew};
 use super::operator::{Operator, Pattern, Shape};
-use super::ordered::Store;
-use crate::backends::Backend;
+use crate::backends::{Backend, Budget, local_folder};
 use crate::clock::{Elapsed, Stopwatch};
+use crate::peers::ordered::Store;
 use crate::peers::process::Contender;
 use crate::resident::resident_bytes;
 
-/// Who takes part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Who {
+/// Whose state it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Holder {
     Weir(Backend),
     Store(Store),
 }
 
-impl std::fmt::Display for Who {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Holder {
+    fn has_cache(self) -> bool {
         match self {
-            Who::Weir(backend) => backend.fmt(f),
-            Who::Store(store) => store.fmt(f),
+            Holder::Weir(backend) => backend.has_cache(),
+            Holder::Store(store) => store.has_cache(),
         }
     }
 }
 
+/// Who takes part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Who {
+    pub(crate) holder: Holder,
+    /// The cache in percent of the state, if it is chosen.
+    cache_percent: Option<u32>,
+}
+
+impl Who {
+    /// The holder as often as there are sizes of the cache; once if it has none, or none is chosen.
+    pub(crate) fn with_caches(holder: Holder, percents: &[u32]) -> Vec<Who> {
+        if percents.is_empty() || !holder.has_cache() {
+            return vec![Who { holder, cache_percent: None }];
+        }
+        percents.iter().map(|&percent| Who { holder, cache_percent: Some(percent) }).collect()
+    }
+
+    fn budget(self, shape: Shape) -> Budget {
+        self.cache_percent.map_or_else(Budget::default, |percent| {
+            Budget::with_cache(shape.state_bytes() * u64::from(percent) / 100)
+        })
+    }
+
+    /// Its options, for the report.
+    pub(crate) fn options(self, shape: Shape) -> Result<String> {
+        match self.holder {
+            Holder::Weir(backend) => backend.options_within(self.budget(shape)),
+            Holder::Store(store) => Ok(store.options(self.budget(shape))),
+        }
+    }
+}
+
+impl std::fmt::Display for Who {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.holder {
+            Holder::Weir(backend) => backend.fmt(f)?,
+            Holder::Store(store) => store.fmt(f)?,
+        }
+        self.cache_percent.map_or(Ok(()), |percent| write!(f, ", cache {percent} %"))
+    }
+}
+
+/// Flink's and Weir's default.
+const KEY_GROUPS: u16 = 128;
+
 /// What a process is to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Task {
-    /// The contestant by the name it has in tables.
-    who: String,
+    who: Who,
     pattern: Pattern,
     skew: Skew,
     shape: Shape,
@@ -64,12 +110,16 @@ pub(crate) struct Latencies {
 
 /// The process as its parent sees it.
 #[derive(Debug)]
-pub(crate) struct Process(Contender);
+pub(crate) struct Process {
+    contender: Contender,
+    /// Where all of its files are.
+    folder: TempDir,
+}
 
 impl Process {
     /// Starts it; returns when its state is filled.
     pub(crate) fn start(who: Who, pattern: Pattern, skew: Skew, shape: Shape) -> Result<Self> {
-        let task = Task { who: who.to_string(), pattern, skew, shape };
+        let task = Task { who, pattern, skew, shape };
         let failed = |message: &'static str| {
             move |error: Box<dyn std::error::Error + Send + Sync>| {
                 Error::new(ErrorKind::Unavailable, message).source(error)
@@ -78,27 +128,36 @@ impl Process {
         let program =
             std::env::current_exe().map_err(|error| failed("no own path")(error.into()))?;
         let task = serde_json::to_string(&task).map_err(|error| failed("no task")(error.into()))?;
+        let folder = local_folder()?;
         let mut command = Command::new(program);
-        Ok(Process(Contender::start("the process", command.args(["--pattern-probe", &task]))?))
+        command.args(["--pattern-probe", &task]).env("TMPDIR", folder.path());
+        let contender = Contender::start("the process", &mut command)?;
+        Ok(Process { contender, folder })
     }
 
     /// Handles so many events as fast as it can.
     pub(crate) fn round(&mut self, events: u64) -> Result<Round> {
         let [wall, thread, process, read, written, answer] =
-            self.0.ask(&format!("round {events}"))?;
+            self.contender.ask(&format!("round {events}"))?;
         let [wall, thread, process] = [wall, thread, process].map(Duration::from_nanos);
         Ok(Round { elapsed: Elapsed { wall, thread, process }, read, written, answer })
     }
 
     /// Handles so many events, one each so many nanoseconds.
     pub(crate) fn paced(&mut self, events: u64, interval: u64) -> Result<Latencies> {
-        let [p50, p99, p999, max, answer] = self.0.ask(&format!("paced {events} {interval}"))?;
+        let [p50, p99, p999, max, answer] =
+            self.contender.ask(&format!("paced {events} {interval}"))?;
         Ok(Latencies { p50, p99, p999, max, answer })
     }
 
     /// Bytes by its own account (0 if it keeps none), and by which its resident set has grown.
     pub(crate) fn memory(&mut self) -> Result<[u64; 2]> {
-        self.0.ask("memory")
+        self.contender.ask("memory")
+    }
+
+    /// Bytes of its files on the disk.
+    pub(crate) fn on_disk(&self) -> u64 {
+        bytes_on_disk(self.folder.path())
     }
 }
 
@@ -212,15 +271,12 @@ impl Server {
 
 impl Task {
     fn open(&self) -> Result<Box<dyn Operator>> {
-        use clap::ValueEnum;
-        let backends = Backend::value_variants().iter().map(|backend| Who::Weir(*backend));
-        let stores = Store::value_variants().iter().map(|store| Who::Store(*store));
-        match backends.chain(stores).find(|who| who.to_string() == self.who) {
-            Some(Who::Weir(backend)) => self.pattern.on_weir(backend, self.shape),
-            Some(Who::Store(store)) => self.pattern.by_hand(store, self.shape),
-            None => {
-                Err(Error::new(ErrorKind::InvalidUsage, "no such contestant").object(&self.who))
+        let budget = self.who.budget(self.shape);
+        match self.who.holder {
+            Holder::Weir(backend) => {
+                self.pattern.on_weir(backend.open_within(KEY_GROUPS, budget)?, self.shape)
             }
+            Holder::Store(store) => Ok(self.pattern.by_hand(store.open(budget)?, self.shape)),
         }
     }
 }
@@ -238,16 +294,19 @@ fn transferred() -> [u64; 2] {
 mod tests {
     use super::*;
 
-    fn server(who: &str) -> Result<Server> {
+    const HEAP: Holder = Holder::Weir(Backend::Heap);
+    const BTREE: Holder = Holder::Store(Store::BTreeMap);
+
+    fn server(holder: Holder) -> Result<Server> {
         let shape = Shape { keys: 100, value_bytes: 16 };
-        let who = who.to_string();
+        let who = Who { holder, cache_percent: None };
         Server::new(&Task { who, pattern: Pattern::Counter, skew: Skew::Uniform, shape })
     }
 
     #[test]
     fn contestants_answer_the_same_in_rounds_and_at_a_pace() {
-        let answers = |who: &str| {
-            let mut server = server(who).unwrap();
+        let answers = |holder| {
+            let mut server = server(holder).unwrap();
             server.answer("ready").unwrap();
             let round = server.answer("round 500").unwrap()[5];
             let paced = server.answer("paced 500 1000").unwrap();
@@ -255,13 +314,31 @@ mod tests {
             assert!(paced[0] <= paced[1] && paced[1] <= paced[2] && paced[2] <= paced[3]);
             (round, paced[4])
         };
-        assert_eq!(answers("weir heap"), answers("BTreeMap"));
-        assert_ne!(answers("weir heap").0, answers("weir heap").1);
+        assert_eq!(answers(HEAP), answers(BTREE));
+        assert_ne!(answers(HEAP).0, answers(HEAP).1);
     }
 
     #[test]
     fn what_is_not_understood_is_an_error() {
-        assert!(server("nobody").is_err());
-        assert!(server("BTreeMap").unwrap().answer("dance").is_err());
+        assert!(serve("dance").is_err());
+        assert!(server(BTREE).unwrap().answer("dance").is_err());
+    }
+
+    #[test]
+    fn who_has_a_cache_takes_part_once_for_each_size() {
+        let forst = Who::with_caches(Holder::Weir(Backend::Forst), &[100, 0]);
+        let names: Vec<String> = forst.iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["weir forst, cache 100 %", "weir forst, cache 0 %"]);
+        assert_eq!(Who::with_caches(HEAP, &[100, 0])[0].to_string(), "weir heap");
+        let shape = Shape { keys: 1_000, value_bytes: 92 };
+        assert_eq!((forst[0].budget(shape).cache, forst[1].budget(shape).cache), (100_000, 0));
+        let small = |percent| {
+            let who = Who { holder: Holder::Weir(Backend::Forst), cache_percent: Some(percent) };
+            let task = Task { who, pattern: Pattern::Counter, skew: Skew::Zipf, shape };
+            let mut server = Server::new(&task).unwrap();
+            server.answer("ready").unwrap();
+            server.answer("round 500").unwrap()[5]
+        };
+        assert_eq!(small(100), small(0), "the answers do not depend on it");
     }
 }

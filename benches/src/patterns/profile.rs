@@ -5,8 +5,8 @@ use weir_state_api::{Postcard, Result, ValueState};
 
 use super::events::Event;
 use super::operator::{Operator, Shape, account, key_bytes};
-use super::ordered::Ordered;
 use crate::backends::Instance;
+use crate::peers::ordered::Ordered;
 
 /// What is known about a user.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -4,8 +4,8 @@ use weir_state_api::{MapState, Millis, Order, Ordered as OrderedCodec, Postcard,
 
 use super::events::{DISORDER, Event};
 use super::operator::{Operator, account, key_bytes, last_part, remove_between};
-use super::ordered::Ordered;
 use crate::backends::Instance;
+use crate::peers::ordered::Ordered;
 
 /// The silence that ends a session. Shorter than the disorder, so that sessions do merge.
 const GAP: Millis = DISORDER / 4;

@@ -4,8 +4,8 @@ use weir_state_api::{MapState, Order, Result};
 
 use super::events::{Event, number_in};
 use super::operator::{Operator, Shape, account, key_bytes, remove_between};
-use super::ordered::Ordered;
 use crate::backends::Instance;
+use crate::peers::ordered::Ordered;
 
 const PANES: i64 = 5;
 

@@ -4,8 +4,8 @@ use weir_state_api::{MapState, Result};
 
 use super::events::{Event, payload};
 use super::operator::{Operator, Shape, account, key_bytes, last_part};
-use super::ordered::Ordered;
 use crate::backends::Instance;
+use crate::peers::ordered::Ordered;
 
 const BEST: usize = 10;
 

@@ -6,8 +6,8 @@ use weir_state_api::{ListState, Millis, Result, TimerState};
 
 use super::events::{Event, number_in, payload};
 use super::operator::{Operator, Shape, account, key_bytes, last_part};
-use super::ordered::Ordered;
 use crate::backends::Instance;
+use crate::peers::ordered::Ordered;
 
 /// When the window of a key that has an event now ends. A key has four events in a window on average.
 fn end_of(key: i64, now: Millis, keys: u64) -> Millis {

@@ -1,6 +1,7 @@
 //! State backends that are not Weir's, as contestants.
 
 pub(crate) mod flink;
+pub(crate) mod ordered;
 pub(crate) mod process;
 #[cfg(feature = "rocks")]
 pub(crate) mod rocksdb;
