@@ -34,6 +34,11 @@ pub(crate) trait Slot: Clone {
     fn key_and_namespace(&self) -> (&[u8], &[u8]);
     /// Whether it is the entry looked for.
     fn is_at(&self, at: Locator<'_>) -> bool;
+    /// The hash of key and namespace, as far as it chooses a place or tells entries apart.
+    fn table_hash(&self) -> u64 {
+        let (key, namespace) = self.key_and_namespace();
+        hash_of(key, namespace)
+    }
     /// Physical entries in it.
     fn entry_count(&self) -> usize;
     /// Bytes on the heap; O(1).
@@ -51,9 +56,13 @@ pub(crate) trait Slot: Clone {
 
 impl<S: Slot> Hashed for S {
     fn hash(&self) -> u64 {
-        let (key, namespace) = self.key_and_namespace();
-        Locator::with_key_hash(key, key_hash(key), namespace).hash
+        self.table_hash()
     }
+}
+
+/// The common hash of a key and a namespace.
+pub(crate) fn hash_of(key: &[u8], namespace: &[u8]) -> u64 {
+    Locator::with_key_hash(key, key_hash(key), namespace).hash
 }
 
 /// A key and a namespace to look for, with their common hash.

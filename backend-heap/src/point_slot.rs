@@ -10,7 +10,7 @@ use weir_state_api::KeyRef;
 
 use crate::clean_up::Sieve;
 use crate::compact_bytes::{ARC_OVERHEAD, copy_short, touch};
-use crate::keyed_table::{Locator, Slot, same_bytes};
+use crate::keyed_table::{Locator, Slot, hash_of, same_bytes};
 use crate::segment::Hashed;
 
 /// The longest content (key, namespace and value together) that needs no allocation.
@@ -23,9 +23,58 @@ pub(crate) enum PointSlot {
     /// All of it is here. `lens` are those of key and namespace, compared at once.
     Small { value_len: u8, lens: [u8; 2], epoch: u32, data: [u8; SMALL_LEN] },
     /// Written whole; the rest of `bytes` is the value.
-    Fixed { tag: u16, epoch: u32, key_len: u32, namespace_len: u32, bytes: Arc<[u8]> },
+    Fixed { epoch: u32, hash: StoredHash, lens: Lens, bytes: Arc<[u8]> },
     /// Appended to: the buffer has room for more.
-    Growable { tag: u16, epoch: u32, key_len: u32, namespace_len: u32, bytes: Arc<Vec<u8>> },
+    Growable { epoch: u32, hash: StoredHash, lens: Lens, bytes: Arc<Vec<u8>> },
+}
+
+/// What a table needs of a hash: entries move without a look at their content, which would be a cache miss
+/// for each.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StoredHash {
+    upper: [u8; 4],
+    tag: u16,
+}
+
+impl StoredHash {
+    #[inline]
+    fn new(hash: u64) -> Self {
+        StoredHash { upper: ((hash >> 32) as u32).to_ne_bytes(), tag: hash as u16 }
+    }
+
+    /// The hash without the bits that select a key group.
+    #[inline]
+    fn get(self) -> u64 {
+        u64::from(u32::from_ne_bytes(self.upper)) << 32 | u64::from(self.tag)
+    }
+}
+
+/// The lengths of a key and a namespace, 64 KiB each at most: 17 bits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lens {
+    low: [[u8; 2]; 2],
+    high: u8,
+}
+
+impl Lens {
+    fn new(key_len: usize, namespace_len: usize) -> Self {
+        let low = [key_len, namespace_len].map(|len| (len as u16).to_ne_bytes());
+        Lens { low, high: (key_len >> 16) as u8 | (namespace_len >> 16 << 1) as u8 }
+    }
+
+    #[inline]
+    fn get(self) -> (usize, usize) {
+        let [key_len, namespace_len] = self.low.map(|low| usize::from(u16::from_ne_bytes(low)));
+        let high = usize::from(self.high);
+        (key_len | (high & 1) << 16, namespace_len | (high & 2) << 15)
+    }
+
+    /// Where the value begins.
+    #[inline]
+    fn sum(self) -> usize {
+        let (key_len, namespace_len) = self.get();
+        key_len + namespace_len
+    }
 }
 
 /// A key of eight bytes in the default namespace: the most common one, compared as a word.
@@ -48,10 +97,10 @@ impl PointSlot {
     /// An entry with this value.
     #[inline]
     pub(crate) fn new(at: Locator<'_>, value: &[u8], epoch: u32) -> Self {
-        Self::of(epoch, at.tag(), at.key(), at.namespace(), value)
+        Self::of(epoch, at.hash(), at.key(), at.namespace(), value)
     }
 
-    fn of(epoch: u32, tag: u16, key: &[u8], namespace: &[u8], value: &[u8]) -> Self {
+    fn of(epoch: u32, hash: u64, key: &[u8], namespace: &[u8], value: &[u8]) -> Self {
         let len = key.len() + namespace.len() + value.len();
         if len > SMALL_LEN {
             let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
@@ -62,14 +111,8 @@ impl PointSlot {
                 head.copy_from_slice(namespace);
                 tail.copy_from_slice(value);
             }
-            // Keys and namespaces have at most 64 KiB.
-            return PointSlot::Fixed {
-                tag,
-                epoch,
-                key_len: key.len() as u32,
-                namespace_len: namespace.len() as u32,
-                bytes,
-            };
+            let (hash, lens) = (StoredHash::new(hash), Lens::new(key.len(), namespace.len()));
+            return PointSlot::Fixed { epoch, hash, lens, bytes };
         }
         let mut data = [0; SMALL_LEN];
         let value_at = key.len() + namespace.len();
@@ -92,20 +135,8 @@ impl PointSlot {
                 let start = usize::from(lens[0]) + usize::from(lens[1]);
                 data.get(start..start + usize::from(*value_len)).unwrap_or_default()
             }
-            PointSlot::Fixed { key_len, namespace_len, bytes, .. } => {
-                &bytes[*key_len as usize + *namespace_len as usize..]
-            }
-            PointSlot::Growable { key_len, namespace_len, bytes, .. } => {
-                &bytes[*key_len as usize + *namespace_len as usize..]
-            }
-        }
-    }
-
-    /// The low bits of the entry's hash, computed if they are not stored.
-    fn tag(&self) -> u16 {
-        match self {
-            PointSlot::Small { .. } => self.hash() as u16,
-            PointSlot::Fixed { tag, .. } | PointSlot::Growable { tag, .. } => *tag,
+            PointSlot::Fixed { lens, bytes, .. } => &bytes[lens.sum()..],
+            PointSlot::Growable { lens, bytes, .. } => &bytes[lens.sum()..],
         }
     }
 
@@ -123,7 +154,7 @@ impl PointSlot {
     pub(crate) fn may_be(&self, key: WordKey) -> bool {
         match self {
             PointSlot::Small { .. } => self.holds(key),
-            PointSlot::Fixed { tag, .. } | PointSlot::Growable { tag, .. } => *tag == key.tag,
+            PointSlot::Fixed { hash, .. } | PointSlot::Growable { hash, .. } => hash.tag == key.tag,
         }
     }
 
@@ -196,7 +227,7 @@ impl PointSlot {
             _ => {}
         }
         let (key, namespace) = self.key_and_namespace();
-        *self = PointSlot::of(self.epoch(), self.tag(), key, namespace, value);
+        *self = PointSlot::of(self.epoch(), self.hash(), key, namespace, value);
     }
 
     /// Appends to the value: amortised O(appended) while nobody else holds it.
@@ -225,10 +256,9 @@ impl PointSlot {
         let mut bytes = Vec::with_capacity(len + len / 2);
         parts.iter().for_each(|part| bytes.extend_from_slice(part));
         *self = PointSlot::Growable {
-            tag: self.tag(),
             epoch: self.epoch(),
-            key_len: key.len() as u32,
-            namespace_len: namespace.len() as u32,
+            hash: StoredHash::new(self.hash()),
+            lens: Lens::new(key.len(), namespace.len()),
             bytes: Arc::new(bytes),
         };
     }
@@ -250,16 +280,12 @@ impl Slot for PointSlot {
 
     #[inline]
     fn key_and_namespace(&self) -> (&[u8], &[u8]) {
-        let (bytes, key_len, namespace_len) = match self {
+        let (bytes, (key_len, namespace_len)) = match self {
             PointSlot::Small { lens, data, .. } => {
-                (&data[..], usize::from(lens[0]), usize::from(lens[1]))
+                (&data[..], (usize::from(lens[0]), usize::from(lens[1])))
             }
-            PointSlot::Fixed { key_len, namespace_len, bytes, .. } => {
-                (&bytes[..], *key_len as usize, *namespace_len as usize)
-            }
-            PointSlot::Growable { key_len, namespace_len, bytes, .. } => {
-                (&bytes[..], *key_len as usize, *namespace_len as usize)
-            }
+            PointSlot::Fixed { lens, bytes, .. } => (&bytes[..], lens.get()),
+            PointSlot::Growable { lens, bytes, .. } => (&bytes[..], lens.get()),
         };
         let (key, rest) = bytes.split_at(key_len);
         (key, &rest[..namespace_len])
@@ -277,7 +303,20 @@ impl Slot for PointSlot {
                     .is_some_and(|namespace| same_bytes(namespace, at.namespace()));
         }
         let (key, namespace) = self.key_and_namespace();
-        self.tag() == at.tag() && same_bytes(key, at.key()) && same_bytes(namespace, at.namespace())
+        self.hash() as u16 == at.tag()
+            && same_bytes(key, at.key())
+            && same_bytes(namespace, at.namespace())
+    }
+
+    #[inline]
+    fn table_hash(&self) -> u64 {
+        match self {
+            PointSlot::Small { lens, data, .. } => {
+                let (key, rest) = data.split_at(usize::from(lens[0]));
+                hash_of(key, &rest[..usize::from(lens[1])])
+            }
+            PointSlot::Fixed { hash, .. } | PointSlot::Growable { hash, .. } => hash.get(),
+        }
     }
 
     #[inline]
@@ -369,6 +408,37 @@ mod tests {
                 check(&shared, after);
                 check(&grown, &[after, before].concat());
             }
+        }
+    }
+
+    #[test]
+    fn the_longest_keys_and_namespaces_are_kept() {
+        let longest = vec![7; 64 << 10];
+        for (key, namespace) in
+            [(&longest[..], &b""[..]), (b"", &longest), (&longest, &longest), (&longest[1..], b"n")]
+        {
+            let at = locate(key, namespace);
+            let mut slot = PointSlot::new(at, b"value", 0);
+            slot.append(b"s");
+            assert!(slot.is_at(at));
+            assert_eq!(
+                (slot.key_and_namespace(), slot.value()),
+                ((key, namespace), &b"values"[..])
+            );
+        }
+    }
+
+    /// A table that is moved finds its entries where their full hash says.
+    #[test]
+    fn what_a_table_needs_of_a_hash_is_stored() {
+        const GROUP_BITS: u64 = 0xffff_0000;
+        for (number, len) in (0_u64..1_000).flat_map(|number| [0, 100].map(|len| (number, len))) {
+            let key = number.to_le_bytes();
+            let at = locate(&key, b"");
+            let mut slot = PointSlot::new(at, &vec![0; len], 0);
+            assert_eq!(slot.hash() & !GROUP_BITS, at.hash() & !GROUP_BITS);
+            slot.append(&[0; 50]);
+            assert_eq!(slot.hash() & !GROUP_BITS, at.hash() & !GROUP_BITS);
         }
     }
 

@@ -2,8 +2,8 @@
 //! looks like from a machine.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use opendal::raw::{
@@ -61,13 +61,22 @@ struct Counters {
 /// Slows a store down and counts what is asked of it.
 #[derive(Debug, Clone)]
 pub(crate) struct SlowStore {
-    slowness: Slowness,
+    slowness: Arc<Mutex<Slowness>>,
     counters: Arc<Counters>,
 }
 
 impl SlowStore {
     pub(crate) fn new(slowness: Slowness) -> Self {
-        SlowStore { slowness, counters: Arc::default() }
+        SlowStore { slowness: Arc::new(Mutex::new(slowness)), counters: Arc::default() }
+    }
+
+    /// As slow as this from now on.
+    pub(crate) fn change(&self, slowness: Slowness) {
+        *self.slowness.lock().unwrap_or_else(PoisonError::into_inner) = slowness;
+    }
+
+    fn slowness(&self) -> Slowness {
+        *self.slowness.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Everything that was asked so far.
@@ -86,8 +95,9 @@ impl SlowStore {
 
     async fn wait_for_answer(&self) {
         // Even a sleep of no time waits for the next tick of the timer.
-        if !self.slowness.first_byte.is_zero() {
-            sleep(self.slowness.first_byte).await;
+        let first_byte = self.slowness().first_byte;
+        if !first_byte.is_zero() {
+            sleep(first_byte).await;
         }
     }
 
@@ -206,12 +216,13 @@ struct Slow<T> {
 impl<T> Slow<T> {
     /// Waits until so many more bytes have passed.
     async fn pass(&mut self, bytes: usize) {
-        if self.slow.slowness.bytes_per_second == u64::MAX {
+        let slowness = self.slow.slowness();
+        if slowness.bytes_per_second == u64::MAX {
             return;
         }
         let now = Instant::now();
         let from = self.due.unwrap_or(now).max(now.checked_sub(BUFFERED).unwrap_or(now));
-        let due = from + self.slow.slowness.time_of(bytes);
+        let due = from + slowness.time_of(bytes);
         self.due = Some(due);
         sleep_until(due).await;
     }
@@ -228,7 +239,7 @@ impl<T: oio::Read> oio::Read for Slow<T> {
         self.slow.answer_to_read().await;
         let (reply, bytes) = self.inner.read(range).await?;
         self.slow.has_read(&bytes);
-        let time = self.slow.slowness.time_of(bytes.len());
+        let time = self.slow.slowness().time_of(bytes.len());
         if time > Duration::from_micros(1) {
             sleep(time).await;
         }

@@ -172,18 +172,18 @@ impl ChangelogBackend {
                 return Err(error);
             }
         };
-        let (outcomes, handle) = (self.materializer.outcomes(), self.new_handle(request));
-        let lent = self.lent.clone();
+        let outcome = self.materializer.outcome_of(begun);
+        let (handle, lent) = (self.new_handle(request), self.lent.clone());
         Ok(SnapshotTask::new(async move {
             let inner = match task.run().await {
                 Ok(inner) => inner,
                 Err(error) => {
                     let what = "a whole checkpoint could not be written";
-                    outcomes.push(begun, Err(Error::new(error.kind(), what)));
+                    outcome.is(Err(Error::new(error.kind(), what)));
                     return Err(error);
                 }
             };
-            outcomes.push(begun, Ok(inner.clone()));
+            outcome.is(Ok(inner.clone()));
             let mut table = ObjectTable::default();
             for object in &inner.objects {
                 table.add(object);
@@ -238,13 +238,13 @@ impl ChangelogBackend {
         let mut request = SnapshotRequest::checkpoint(begun.id, "");
         request.watermark = self.watermark;
         let inner = self.inner_request(begun.id, reuse_from, &request);
-        let outcomes = self.materializer.outcomes();
+        let outcome = self.materializer.outcome_of(begun);
         match self.inner.snapshot(inner) {
             Ok(task) => {
                 let spawner = Arc::clone(&self.request.environment.spawner);
-                task.run_on(&*spawner, move |result| outcomes.push(begun, result));
+                task.run_on(&*spawner, move |result| outcome.is(result));
             }
-            Err(error) => outcomes.push(begun, Err(error)),
+            Err(error) => outcome.is(Err(error)),
         }
     }
 
@@ -297,7 +297,7 @@ impl ChangelogBackend {
         let request = SnapshotRequest::checkpoint(begun.id, "");
         let inner = self.inner_request(begun.id, begun.id, &request);
         let result = self.inner.snapshot(inner)?.run().await?;
-        self.materializer.outcomes().push(begun, Ok(result));
+        self.materializer.outcome_of(begun).is(Ok(result));
         self.adopt();
         Ok(())
     }

@@ -170,6 +170,7 @@ impl ChangelogControl {
 #[derive(Debug, Clone)]
 pub struct ChangelogOff {
     inner: Arc<dyn BackendFactory>,
+    counters: Arc<Counters>,
 }
 
 impl ChangelogOff {
@@ -180,7 +181,12 @@ impl ChangelogOff {
 
     /// Opens instances of a backend that is chosen at run time.
     pub fn around(inner: Arc<dyn BackendFactory>) -> Self {
-        ChangelogOff { inner }
+        ChangelogOff { inner, counters: Arc::default() }
+    }
+
+    /// How far restores are: what there is to replay, what is replayed. The other counters stay at zero.
+    pub fn metrics(&self) -> ChangelogMetrics {
+        self.counters.read(0)
     }
 }
 
@@ -194,10 +200,10 @@ impl BackendFactory for ChangelogOff {
     }
 
     fn open(&self, request: OpenRequest) -> BoxFuture<'static, Result<Box<dyn KeyedBackend>>> {
-        let inner = Arc::clone(&self.inner);
+        let (inner, counters) = (Arc::clone(&self.inner), Arc::clone(&self.counters));
         Box::pin(async move {
             refuse_nesting(&*inner)?;
-            restore::open_off(inner, request).await
+            restore::open_off(inner, counters, request).await
         })
     }
 

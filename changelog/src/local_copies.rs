@@ -5,9 +5,13 @@
 //! materialization. That a copy is missing costs a slower restore, nothing else, so nothing here fails.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures_timer::Delay;
+use futures_util::future::{Either, select};
 use opendal::Operator;
 use weir_state_api::{ObjectRef, Spawner};
 
@@ -17,6 +21,8 @@ use crate::metrics::{Counters, count};
 #[derive(Debug, Clone)]
 pub(crate) struct LocalCopies {
     store: Operator,
+    /// After how long a read is given up.
+    patience: Duration,
     needed: Arc<Needed>,
 }
 
@@ -39,8 +45,8 @@ impl Needed {
 }
 
 impl LocalCopies {
-    pub(crate) fn new(store: Operator) -> Self {
-        LocalCopies { store, needed: Arc::default() }
+    pub(crate) fn new(store: Operator, patience: Duration) -> Self {
+        LocalCopies { store, patience, needed: Arc::default() }
     }
 
     /// Somebody may restore from a copy of this object.
@@ -68,9 +74,13 @@ impl LocalCopies {
     }
 
     /// The copy of an object, if there is a whole one: a copy of half an object, or of another one, is
-    /// none.
+    /// none. A local disk that does not answer must not hold up what the store can do.
     pub(crate) async fn read(&self, object: &ObjectRef) -> Option<Bytes> {
-        let bytes = self.store.read(name_of(&object.path)).await.ok()?.to_bytes();
+        let read = pin!(self.store.read(name_of(&object.path)).into_future());
+        let bytes = match select(read, Delay::new(self.patience)).await {
+            Either::Left((bytes, _)) => bytes.ok()?.to_bytes(),
+            Either::Right(_) => return None,
+        };
         let whole = bytes.len() as u64 == object.length && crc32fast::hash(&bytes) == object.crc32;
         whole.then_some(bytes)
     }

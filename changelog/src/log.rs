@@ -9,8 +9,9 @@ use crate::format::record::{push_delete, push_put};
 use crate::format::{LogId, LogPosition};
 use crate::writer::{Chunk, LogStream, Persisted};
 
-/// A batch states the length of its changes in four bytes.
-const MAX_CHUNK: usize = u32::MAX as usize;
+/// A batch states its length, with and without compression, in four bytes; what does not compress gets a
+/// little longer.
+const MAX_CHUNK: usize = u32::MAX as usize / 2;
 
 /// A log that goes on from a position, or none: then changes are not recorded.
 #[derive(Debug)]

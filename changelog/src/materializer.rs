@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use weir_state_api::{CheckpointId, Result, SnapshotHandle};
+use weir_state_api::{CheckpointId, Error, ErrorKind, Result, SnapshotHandle};
 
 use crate::format::{LogId, LogPosition};
 use crate::options::Materialization;
@@ -29,16 +29,40 @@ pub(crate) struct Begun {
 
 /// Outcomes on their way from whatever thread wrote the snapshot to the instance.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Outcomes(Arc<Mutex<Vec<Outcome>>>);
+struct Outcomes(Arc<Mutex<Vec<Outcome>>>);
 
 impl Outcomes {
-    pub(crate) fn push(&self, materialized: Begun, result: Result<SnapshotHandle>) {
+    fn push(&self, materialized: Begun, result: Result<SnapshotHandle>) {
         let mut outcomes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         outcomes.push(Outcome { materialized, result });
     }
 
-    pub(crate) fn take(&self) -> Vec<Outcome> {
+    fn take(&self) -> Vec<Outcome> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Where the outcome of one materialization goes. One whose task is dropped before its end has failed.
+#[derive(Debug)]
+pub(crate) struct OutcomeOf {
+    outcomes: Outcomes,
+    of: Option<Begun>,
+}
+
+impl OutcomeOf {
+    pub(crate) fn is(mut self, result: Result<SnapshotHandle>) {
+        if let Some(begun) = self.of.take() {
+            self.outcomes.push(begun, result);
+        }
+    }
+}
+
+impl Drop for OutcomeOf {
+    fn drop(&mut self) {
+        if let Some(begun) = self.of.take() {
+            let what = "the snapshot was dropped before its end";
+            self.outcomes.push(begun, Err(Error::new(ErrorKind::Closed, what)));
+        }
     }
 }
 
@@ -152,8 +176,8 @@ impl Materializer {
     }
 
     /// Where to put the outcome.
-    pub(crate) fn outcomes(&self) -> Outcomes {
-        self.outcomes.clone()
+    pub(crate) fn outcome_of(&self, begun: Begun) -> OutcomeOf {
+        OutcomeOf { outcomes: self.outcomes.clone(), of: Some(begun) }
     }
 
     /// What has ended since the last time, and whether it can be used.

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A moment's reading of the counters of a factory and all its instances. All of them only grow, but
-/// [`in_flight_bytes`](ChangelogMetrics::in_flight_bytes).
+/// [`in_flight_bytes`](ChangelogMetrics::in_flight_bytes) and
+/// [`changes_to_replay`](ChangelogMetrics::changes_to_replay).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ChangelogMetrics {
@@ -52,7 +53,9 @@ pub struct ChangelogMetrics {
     pub materializations_failed: u64,
     /// Checkpoints that could not build on a log, and hold a whole snapshot of the wrapped backend.
     pub whole_checkpoints: u64,
-    /// Changes that restores have to replay, as far as they have begun.
+    /// Changes that restores have to replay or have replayed, as far as they have begun; without what failed
+    /// ones have left. While a restore runs, what it still has to do is the difference to
+    /// [`changes_replayed`](ChangelogMetrics::changes_replayed).
     pub changes_to_replay: u64,
     /// Changes that restores have replayed, or left out as those of other key groups.
     pub changes_replayed: u64,

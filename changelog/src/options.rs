@@ -55,7 +55,8 @@ pub struct ChangelogOptions {
     /// How often an upload is tried, hedged attempts included, before the checkpoints that wait for it
     /// fail; at least once. Its batches stay, for a later checkpoint. Default: 3.
     pub upload_attempts: u32,
-    /// After how long a second attempt is begun beside one that has not ended. Default: one second.
+    /// After how long a second attempt is begun beside one that has not ended, and a restore leaves a local
+    /// copy that does not come for the object in the store. Default: one second.
     pub hedge_after: Duration,
     /// After how long an attempt counts as failed. Default: 30 seconds.
     pub attempt_timeout: Duration,

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use opendal::Operator;
@@ -49,7 +50,7 @@ pub(crate) async fn replay(
     outside: &Replay,
     watermark: Option<Millis>,
 ) -> Result<bool> {
-    count(&outside.counters.changes_to_replay, log.range.changes());
+    let mut progress = Progress::begin(&outside.counters, log.range.changes());
     let time = TtlClock::new(Arc::clone(&outside.clock), watermark).time();
     let target = Target::new(backend, log, time)?;
     let as_stored = target.as_stored();
@@ -66,8 +67,32 @@ pub(crate) async fn replay(
         let Some((object, batches)) = reading.pop_front() else { return Ok(as_stored) };
         for batch in batches.await? {
             let applied = target.apply(backend, &batch, log, request, &object.path)?;
-            count(&outside.counters.changes_replayed, applied);
+            progress.add(applied);
         }
+    }
+}
+
+/// How far a replay is. What one that fails leaves is not to be replayed any more.
+struct Progress<'a> {
+    counters: &'a Counters,
+    left: u64,
+}
+
+impl<'a> Progress<'a> {
+    fn begin(counters: &'a Counters, changes: u64) -> Self {
+        count(&counters.changes_to_replay, changes);
+        Progress { counters, left: changes }
+    }
+
+    fn add(&mut self, changes: u64) {
+        self.left = self.left.saturating_sub(changes);
+        count(&self.counters.changes_replayed, changes);
+    }
+}
+
+impl Drop for Progress<'_> {
+    fn drop(&mut self) {
+        self.counters.changes_to_replay.fetch_sub(self.left, Ordering::Relaxed);
     }
 }
 

@@ -18,7 +18,7 @@ use crate::kept::Kept;
 use crate::local_copies::{CopyUse, LocalCopies};
 use crate::log::InstanceLog;
 use crate::materializer::Materializer;
-use crate::metrics::count;
+use crate::metrics::{Counters, count};
 use crate::replay::{Replay, replay};
 
 /// What a request's handles come to.
@@ -111,6 +111,7 @@ pub(crate) async fn open(
 /// Opens an instance without a log, from snapshots with or without one.
 pub(crate) async fn open_off(
     inner: Arc<dyn BackendFactory>,
+    counters: Arc<Counters>,
     mut request: OpenRequest,
 ) -> Result<Box<dyn KeyedBackend>> {
     check(&request, inner.name())?;
@@ -122,7 +123,7 @@ pub(crate) async fn open_off(
         spawner: Arc::clone(&request.environment.spawner),
         clock: Arc::clone(&request.environment.clock),
         copies: None,
-        counters: Arc::default(),
+        counters,
         lent: Lent::default(),
     };
     let restored = restore(&*inner, &plan, &request, &outside, watermark).await?;

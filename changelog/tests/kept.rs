@@ -12,6 +12,7 @@ use std::time::Duration;
 use weir_backend_heap::HeapBackendFactory;
 use weir_changelog::{ChangelogBackendFactory, ChangelogOff};
 use weir_state_api::*;
+use weir_tests::faults::{Faults, StoreOp};
 use world::*;
 
 fn snapshot(job: &mut Job, number: u64, reuse_from: Option<u64>) -> SnapshotTask {
@@ -116,6 +117,97 @@ fn a_local_copy_does_not_hide_a_lost_object() {
     let error = error.err().unwrap();
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
     assert_eq!(error.object_path(), lost.first().map(String::as_str), "{error}");
+}
+
+/// A disk that does not answer does not hold up a restore that the store can do.
+#[test]
+fn a_local_copy_that_does_not_come_is_left() {
+    let (world, faults) = (World::new(), Faults::new());
+    let options = support::options(u64::MAX)
+        .with_local_copies(memory().layer(faults.layer()))
+        .with_timeouts(Duration::from_millis(1), Duration::from_secs(60));
+    let factory = ChangelogBackendFactory::new(HeapBackendFactory::default(), options);
+    let mut job = world.open(&factory, vec![]);
+    job.count("k");
+    let handle = checkpoint(&mut job, 1, None);
+    let _disk = faults.hold(StoreOp::Read);
+    assert_eq!(world.open(&factory, vec![handle]).counted("k"), 1);
+    assert_eq!((faults.count(StoreOp::Read), factory.control().metrics().local_reads), (1, 0));
+}
+
+/// A process that goes on for ever, with jobs that come and go, keeps none of their stores.
+#[test]
+fn the_writer_lets_go_of_a_store_that_nobody_uses() {
+    let factory = World::new().factory(u64::MAX);
+    let (world, other) = (World::new(), World::new());
+    let store = Arc::downgrade(world.bare.service());
+    let mut stays = other.open(&factory, vec![]);
+    let mut job = world.open(&factory, vec![]);
+    job.count("k");
+    let task = snapshot(&mut job, 1, None);
+    drop(job);
+    // Its objects may be named yet.
+    let handle = block_on(task.run()).unwrap();
+    assert_eq!(world.open(&factory, vec![handle]).counted("k"), 1);
+    drop(world);
+    other.wait_until("the store is dropped", || store.strong_count() == 0);
+    stays.count("k");
+    assert_eq!(checkpoint(&mut stays, 1, None).checkpoint, CheckpointId(1));
+}
+
+/// Nobody but the one thread of a runtime, which waits until there is room for more.
+#[test]
+fn back_pressure_on_a_current_thread_runtime_passes() {
+    let options = support::options(u64::MAX)
+        .with_chunk_bytes(1)
+        .with_back_pressure(1, Duration::from_secs(600));
+    let factory = ChangelogBackendFactory::new(HeapBackendFactory::default(), options);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let spawner = Arc::new(TokioSpawner::new(runtime.handle().clone()));
+    let mut request = World::new().open_request();
+    request.environment.spawner = spawner;
+    runtime.block_on(async {
+        let mut store: KeyedStore<String> = KeyedStore::open(&factory, request).await.unwrap();
+        let count = store.value::<u64>("count").unwrap();
+        store.set_key(&"k".to_string()).unwrap();
+        for number in 0..50 {
+            count.set(&mut store, &number).unwrap();
+        }
+    });
+    let metrics = factory.control().metrics();
+    assert_eq!((metrics.abandoned_logs, metrics.changes), (0, 50));
+}
+
+/// A snapshot that its engine drops has not been written.
+#[test]
+fn a_whole_checkpoint_that_is_dropped_has_failed() {
+    let world = World::new();
+    let factory = world.factory(u64::MAX);
+    let mut job = world.open(&factory, vec![]);
+    let by_event_time = Ttl::new(Duration::from_secs(9)).event_time();
+    job.store.with_ttl(by_event_time).value::<u64>("other").unwrap();
+    job.count("k");
+    // What expires by event time has to be known, so the log begins anew.
+    job.store.advance_watermark(5);
+    drop(snapshot(&mut job, 1, None));
+    job.store.notify(Notification::Aborted(CheckpointId(1))).unwrap();
+    let metrics = factory.control().metrics();
+    assert_eq!((metrics.whole_checkpoints, metrics.materializations_failed), (1, 1));
+    let handle = checkpoint(&mut job, 2, None);
+    assert_eq!(world.open(&factory, vec![handle]).counted("k"), 1);
+}
+
+/// Who switches the changelog off sees how far the last replay is.
+#[test]
+fn the_progress_of_switching_off_is_counted() {
+    let world = World::new();
+    let mut job = world.open(&world.factory(u64::MAX), vec![]);
+    (0..300).for_each(|number| job.count(&number.to_string()));
+    let handle = checkpoint(&mut job, 1, None);
+    let off = ChangelogOff::new(HeapBackendFactory::default());
+    drop(world.open_with(&off, vec![handle]));
+    let metrics = off.metrics();
+    assert_eq!((metrics.changes_to_replay, metrics.changes_replayed), (300, 300));
 }
 
 /// Each run of a job may have a runtime of its own, over one store and one factory.

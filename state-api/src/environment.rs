@@ -82,6 +82,10 @@ impl Clock for ManualClock {
 /// Runs background work: uploads, remote reads, compactions.
 ///
 /// Plain closures and futures, no executor's types, so any engine can implement it.
+///
+/// What is spawned must go on while the thread that called a backend is blocked: a backend may wait for it,
+/// for instance when too much is on its way to the store. So it runs on other threads, or at once
+/// ([`InlineSpawner`]).
 pub trait Spawner: Send + Sync + std::fmt::Debug {
     /// Starts a future; it runs to its end on its own.
     fn spawn(&self, future: BoxFuture<'static, ()>);
@@ -91,6 +95,10 @@ pub trait Spawner: Send + Sync + std::fmt::Debug {
 }
 
 /// Spawns onto a tokio runtime.
+///
+/// A current-thread runtime does nothing while its thread is blocked, so for the handle of one, work goes to
+/// two threads of the process that all such spawners share. Stores whose clients belong to a runtime work
+/// from there too.
 #[cfg(feature = "tokio")]
 #[derive(Debug, Clone)]
 pub struct TokioSpawner(tokio::runtime::Handle);
@@ -98,9 +106,29 @@ pub struct TokioSpawner(tokio::runtime::Handle);
 #[cfg(feature = "tokio")]
 impl TokioSpawner {
     /// A spawner for the given runtime.
+    ///
+    /// # Panics
+    /// For a current-thread runtime, when the system has no threads to give.
     pub fn new(handle: tokio::runtime::Handle) -> Self {
-        TokioSpawner(handle)
+        match handle.runtime_flavor() {
+            tokio::runtime::RuntimeFlavor::CurrentThread => TokioSpawner(threads_beside()),
+            _ => TokioSpawner(handle),
+        }
     }
+}
+
+/// A runtime that goes on while the thread of another one is blocked; it lives as long as the process.
+#[cfg(feature = "tokio")]
+fn threads_beside() -> tokio::runtime::Handle {
+    static BESIDE: std::sync::LazyLock<tokio::runtime::Runtime> = std::sync::LazyLock::new(|| {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("weir-background")
+            .enable_all()
+            .build()
+            .expect("the system has threads to give")
+    });
+    BESIDE.handle().clone()
 }
 
 #[cfg(feature = "tokio")]
@@ -202,6 +230,30 @@ impl Environment {
             clock: Arc::new(ManualClock::new(0)),
             store,
             spawner: Arc::new(InlineSpawner),
+        }
+    }
+}
+
+#[cfg(all(test, feature = "tokio"))]
+mod tests {
+    use super::*;
+
+    /// Whoever waits on the thread of a current-thread runtime would wait for ever otherwise.
+    #[test]
+    fn what_is_spawned_goes_on_while_the_callers_thread_is_blocked() {
+        let current = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let many = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        for runtime in [current, many] {
+            let spawner = TokioSpawner::new(runtime.handle().clone());
+            let (done, wait) = std::sync::mpsc::channel();
+            runtime.block_on(async {
+                let also = done.clone();
+                spawner.spawn(Box::pin(async move { done.send("future").unwrap() }));
+                spawner.spawn_blocking(Box::new(move || also.send("work").unwrap()));
+                let mut ran: Vec<_> = wait.iter().collect();
+                ran.sort_unstable();
+                assert_eq!(ran, ["future", "work"]);
+            });
         }
     }
 }

@@ -8,7 +8,6 @@ use crate::backends::Backend;
 use crate::measure::{Recorder, timed};
 use crate::shuffle::{Random, shuffled};
 use crate::stage::VALUE_LEN;
-use crate::store_model::StoreModel;
 
 /// Bytes of an `i64` key and an `i64` value.
 const KEY_AND_VALUE: f64 = 16.0;
@@ -25,7 +24,7 @@ struct Instance {
 }
 
 pub(super) fn run(recorder: &mut Recorder, backend: Backend, keys: i64) -> Result<()> {
-    let bench = Bench::new(backend, StoreModel::Folder)?;
+    let bench = Bench::new(backend)?;
     let order = shuffled(keys, 42);
     let mut plain = Instance::open(&bench, &*bench.plain, &order)?;
     let mut logged = Instance::open(&bench, &bench.logged, &order)?;

@@ -21,10 +21,12 @@ const CHANGES: usize = 5_000;
 const INTERVAL: Duration = Duration::from_millis(100);
 
 pub(super) fn run(recorder: &mut Recorder, backend: Backend, sizes: &Sizes) -> Result<()> {
+    let opened = sizes.states.iter().map(|&bytes| Job::open(backend, bytes));
+    let mut jobs = opened.collect::<Result<Vec<Job>>>()?;
+    jobs.iter().for_each(|job| job.bench.settle());
     for (model, place) in [(StoreModel::Folder, "folder"), (StoreModel::ObjectStore, "20 ms away")]
     {
-        let opened = sizes.states.iter().map(|&bytes| Job::open(backend, model, bytes));
-        let mut jobs = opened.collect::<Result<Vec<Job>>>()?;
+        jobs.iter_mut().for_each(|job| job.begin(model));
         for _ in 0..sizes.checkpoints {
             for job in jobs.iter_mut().filter(|_| !interrupt::requested()) {
                 job.turn()?;
@@ -57,8 +59,8 @@ struct Job {
 }
 
 impl Job {
-    fn open(backend: Backend, model: StoreModel, bytes: u64) -> Result<Self> {
-        let bench = Bench::new(backend, model)?;
+    fn open(backend: Backend, bytes: u64) -> Result<Self> {
+        let bench = Bench::new(backend)?;
         let Filled { store, value, order } = bench.filled(bytes)?;
         Ok(Job {
             bench,
@@ -66,11 +68,19 @@ impl Job {
             value,
             megabytes: bytes / 1_000_000,
             order,
-            number: 1,
+            number: 2,
             pinned: Vec::new(),
             whole: Vec::new(),
             writes: Vec::new(),
         })
+    }
+
+    /// What is measured from now on is of such a store.
+    fn begin(&mut self, model: StoreModel) {
+        self.bench.move_store(model);
+        for samples in [&mut self.pinned, &mut self.whole, &mut self.writes] {
+            samples.clear();
+        }
     }
 
     fn change(&mut self) -> Result<()> {

@@ -36,17 +36,19 @@ use crate::stage::{VALUE_LEN, value_of};
 use crate::store_model::StoreModel;
 
 const SUITE: &str = "changelog";
+/// A compaction that is not done by then goes on beside what is measured.
+const SETTLED_AFTER: Duration = Duration::from_secs(120);
 
 /// How much is measured.
 #[derive(Debug, Clone)]
 pub(crate) struct Sizes {
-    /// Bytes of values of the states that checkpoints are taken of, smallest first.
+    /// Bytes of keys and values of the states that checkpoints are taken of, smallest first.
     pub(crate) states: Vec<u64>,
     /// Checkpoints of each.
     checkpoints: usize,
     /// Keys of the single accesses.
     keys: i64,
-    /// Bytes of values of the state that is restored, and changes behind it.
+    /// Bytes of keys and values of the state that is restored, and changes behind it.
     pub(crate) restored: (u64, u64),
     /// For how long 32 subtasks take ten checkpoints a second.
     seconds: u64,
@@ -102,7 +104,10 @@ pub(crate) fn run(
                 "replay" => replay::run(recorder, backend, sizes.restored),
                 _ => objects::run(recorder, backend, sizes.seconds),
             };
-            if let Err(error) = done {
+            // Whoever interrupts a state that is being filled knows why there is none.
+            if let Err(error) = done
+                && !interrupt::requested()
+            {
                 recorder.fail(&format!("changelog: {part}"), &name_of(backend), &error);
             }
         }
@@ -118,6 +123,7 @@ fn name_of(backend: Backend) -> String {
 struct Bench {
     tokio: tokio::runtime::Runtime,
     environment: Environment,
+    store: SlowStore,
     plain: Arc<dyn BackendFactory>,
     logged: ChangelogBackendFactory,
     _folders: (TempDir, Option<TempDir>),
@@ -141,18 +147,24 @@ struct Taken {
 }
 
 impl Bench {
-    /// With a store in a folder, as slow as the model says.
-    fn new(backend: Backend, model: StoreModel) -> Result<Self> {
+    /// With a store in a folder.
+    fn new(backend: Backend) -> Result<Self> {
         let folder = local_folder()?;
         let tokio = runtime()?;
         let mut environment = Environment::in_memory();
-        environment.store = folder_store(folder.path())?.layer(SlowStore::new(model.slowness()));
+        let store = SlowStore::new(StoreModel::Folder.slowness());
+        environment.store = folder_store(folder.path())?.layer(store.clone());
         environment.spawner = Arc::new(TokioSpawner::new(tokio.handle().clone()));
         let (plain, local) = backend.factory(Purpose::CheckpointsHere)?;
         let plain: Arc<dyn BackendFactory> = Arc::from(plain);
         let options = ChangelogOptions::default().with_materialization(Materialization::OnRequest);
         let logged = ChangelogBackendFactory::around(Arc::clone(&plain), options);
-        Ok(Bench { tokio, environment, plain, logged, _folders: (folder, local) })
+        Ok(Bench { tokio, environment, store, plain, logged, _folders: (folder, local) })
+    }
+
+    /// From now on the store is as slow as the model says.
+    fn move_store(&self, model: StoreModel) {
+        self.store.change(model.slowness());
     }
 
     fn control(&self) -> ChangelogControl {
@@ -174,15 +186,31 @@ impl Bench {
         self.tokio.block_on(KeyedStore::open(factory, request))
     }
 
-    /// Opens the only subtask with so many bytes of values, all of them materialized after checkpoint 1.
+    /// Opens the only subtask with so many bytes of keys and values. Checkpoint 1 holds them without a log, from
+    /// which checkpoint 2 switched it on.
     fn filled(&self, bytes: u64) -> Result<Filled> {
-        let order = shuffled((bytes / VALUE_LEN as u64) as i64, 42);
-        let mut store = self.open(&self.logged, (0, 1), Vec::new())?;
+        let order = shuffled((bytes / (VALUE_LEN as u64 + 8)) as i64, 42);
+        let mut store = self.open(&*self.plain, (0, 1), Vec::new())?;
         let value = store.value("value")?;
         write(&mut store, &value, &order, 0)?;
-        self.checkpoint(&mut store, 1)?;
-        self.materialize(&mut store, 1)?;
+        let whole = self.checkpoint(&mut store, 1)?.handle;
+        drop(store);
+        let mut store = self.open(&self.logged, (0, 1), vec![whole])?;
+        let value = store.value("value")?;
+        self.checkpoint(&mut store, 2)?;
         Ok(Filled { store, value, order })
+    }
+
+    /// Waits until neither the backend nor the disk has anything left to do of what came before.
+    fn settle(&self) {
+        let begun = Instant::now();
+        let mut before = None;
+        while before != Some(self.store.requests()) && begun.elapsed() < SETTLED_AFTER {
+            before = Some(self.store.requests());
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        // Where there is no such program, the disk goes on for a while.
+        drop(std::process::Command::new("sync").status());
     }
 
     fn checkpoint(&self, store: &mut KeyedStore<i64>, number: u64) -> Result<Taken> {
@@ -197,24 +225,6 @@ impl Bench {
         store.notify(Notification::Complete(id))?;
         Ok(Taken { handle, pinned, whole })
     }
-
-    /// Materializes, and waits until checkpoints go on from that.
-    fn materialize(&self, store: &mut KeyedStore<i64>, checkpoint: u64) -> Result<()> {
-        let before = self.control().metrics();
-        self.control().materialize();
-        loop {
-            store.notify(Notification::Complete(CheckpointId(checkpoint)))?;
-            let now = self.control().metrics();
-            if now.materializations_failed > before.materializations_failed {
-                let what = "the state could not be materialized";
-                return Err(Error::new(ErrorKind::Unavailable, what));
-            }
-            if now.materializations_done > before.materializations_done {
-                return Ok(());
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
 }
 
 /// Sets 100-byte values.
@@ -225,10 +235,15 @@ fn write(
     round: u64,
 ) -> Result<()> {
     let mut bytes = Vec::new();
-    for key in keys {
-        value_of(*key, round, &mut bytes);
-        store.set_key(key)?;
-        value.set(store, &bytes)?;
+    for some in keys.chunks(100_000) {
+        if interrupt::requested() {
+            return Err(Error::new(ErrorKind::Closed, "interrupted"));
+        }
+        for key in some {
+            value_of(*key, round, &mut bytes);
+            store.set_key(key)?;
+            value.set(store, &bytes)?;
+        }
     }
     Ok(())
 }

@@ -13,7 +13,8 @@ const SUBTASKS: u16 = 32;
 const INTERVAL: Duration = Duration::from_millis(100);
 
 pub(super) fn run(recorder: &mut Recorder, backend: Backend, seconds: u64) -> Result<()> {
-    let bench = Bench::new(backend, StoreModel::ObjectStore)?;
+    let bench = Bench::new(backend)?;
+    bench.move_store(StoreModel::ObjectStore);
     let mut tasks = Vec::new();
     for subtask in 0..SUBTASKS {
         let mut store = bench.open(&bench.logged, (subtask, SUBTASKS), Vec::new())?;

@@ -22,9 +22,9 @@ pub(super) fn run(
     backend: Backend,
     (bytes, changes): (u64, u64),
 ) -> Result<()> {
-    let bench = Bench::new(backend, StoreModel::ObjectStore)?;
+    let bench = Bench::new(backend)?;
     let Filled { mut store, value, order } = bench.filled(bytes)?;
-    let state = bench.checkpoint(&mut store, 2)?.handle;
+    let state = bench.checkpoint(&mut store, 3)?.handle;
     let mut left = changes as usize;
     let mut round = 0;
     while left > 0 {
@@ -33,8 +33,9 @@ pub(super) fn run(
         write(&mut store, &value, keys, round)?;
         left -= keys.len();
     }
-    let both = bench.checkpoint(&mut store, 3)?.handle;
+    let both = bench.checkpoint(&mut store, 4)?.handle;
     drop(store);
+    bench.move_store(StoreModel::ObjectStore);
     let (mut alone, mut whole, mut rates, mut asked) = (vec![], vec![], vec![], vec![]);
     for _ in (0..recorder.rounds().min(ROUNDS)).take_while(|_| !interrupt::requested()) {
         let own = restore(&bench, &bench.logged, &state, &order, 0)?;

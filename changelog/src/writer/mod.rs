@@ -74,7 +74,8 @@ pub(crate) struct LogWriter {
 impl LogWriter {
     pub(crate) fn new(options: Arc<ChangelogOptions>) -> Self {
         let in_flight = InFlight::new(options.max_in_flight_bytes);
-        let copies = options.local_copies.clone().map(LocalCopies::new);
+        let copies =
+            options.local_copies.clone().map(|store| LocalCopies::new(store, options.hedge_after));
         LogWriter {
             options,
             counters: Arc::default(),

@@ -21,13 +21,16 @@ use crate::options::ChangelogOptions;
 /// How many messages are taken before the schedule is asked again.
 const BURST: usize = 64;
 
-/// A store, and the instances that write to it.
+/// A store, and the instances that write to it; kept while there are any, or objects of theirs that somebody
+/// may need.
 #[derive(Debug)]
 struct Store {
     /// Of the instance that was opened last: its threads are the likeliest to be there still.
     environment: Environment,
     schedule: Schedule,
     instances: HashMap<StreamId, Instance>,
+    /// How many objects somebody needs.
+    needed: usize,
 }
 
 /// Where an instance's objects go, and who carries its uploads out: another instance's threads may have
@@ -43,8 +46,9 @@ pub(super) struct WriterThread {
     counters: Arc<Counters>,
     copies: Option<LocalCopies>,
     encoder: BatchEncoder,
-    /// Never removed, so that a number stays one store's; a process has few.
-    stores: Vec<Store>,
+    stores: HashMap<StoreId, Store>,
+    /// A number is one store's for ever.
+    next_store: StoreId,
     streams: HashMap<StreamId, StoreId>,
     own: Sender<Message>,
     /// Nobody will ask for more.
@@ -63,7 +67,8 @@ impl WriterThread {
             options,
             counters,
             copies,
-            stores: Vec::new(),
+            stores: HashMap::new(),
+            next_store: 0,
             streams: HashMap::new(),
             own,
             ending: false,
@@ -73,10 +78,10 @@ impl WriterThread {
     pub(super) fn run(mut self, messages: &Receiver<Message>) {
         loop {
             self.tick();
-            if self.ending && self.stores.iter().all(|store| store.schedule.is_idle()) {
+            if self.ending && self.stores.values().all(|store| store.schedule.is_idle()) {
                 return;
             }
-            let deadline = self.stores.iter().filter_map(|s| s.schedule.next_deadline()).min();
+            let deadline = self.stores.values().filter_map(|s| s.schedule.next_deadline()).min();
             let first = match deadline {
                 None => messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 Some(at) => messages.recv_timeout(at.saturating_duration_since(Instant::now())),
@@ -111,7 +116,7 @@ impl WriterThread {
                     store.schedule.persist(Instant::now(), stream, reply);
                 }
             }
-            Message::Press => self.stores.iter_mut().for_each(|store| store.schedule.press()),
+            Message::Press => self.stores.values_mut().for_each(|store| store.schedule.press()),
             Message::Forget { stream, to } => {
                 if let Some(store) = self.store_of(stream) {
                     store.schedule.forget(stream, to);
@@ -124,10 +129,18 @@ impl WriterThread {
                         store.instances.clear();
                     }
                 }
-                self.streams.remove(&stream);
+                if let Some(store) = self.streams.remove(&stream) {
+                    self.forget_if_unused(store);
+                }
             }
             Message::Attempted(report) => self.settle(report),
-            Message::Unused { store, path, named } => self.dispose(store, path, named),
+            Message::Unused { store: id, path, named } => {
+                self.dispose(id, path, named);
+                if let Some(store) = self.stores.get_mut(&id) {
+                    store.needed -= 1;
+                }
+                self.forget_if_unused(id);
+            }
             Message::ShutDown => self.ending = true,
         }
     }
@@ -136,27 +149,39 @@ impl WriterThread {
         let same = |store: &Store| {
             Arc::ptr_eq(store.environment.store.service(), environment.store.service())
         };
-        let id = self.stores.iter().position(same).unwrap_or_else(|| {
-            let schedule = Schedule::new(Arc::clone(&self.options), Arc::clone(&self.counters));
-            let (environment, instances) = (environment.clone(), HashMap::new());
-            self.stores.push(Store { environment, schedule, instances });
-            self.stores.len() - 1
+        let known = self.stores.iter().find(|(_, store)| same(store)).map(|(&id, _)| id);
+        let id = known.unwrap_or_else(|| {
+            self.next_store += 1;
+            self.next_store
         });
+        let (options, counters) = (&self.options, &self.counters);
+        let store = self.stores.entry(id).or_insert_with(|| Store {
+            environment: environment.clone(),
+            schedule: Schedule::new(Arc::clone(options), Arc::clone(counters)),
+            instances: HashMap::new(),
+            needed: 0,
+        });
+        store.schedule.open(stream);
+        store.environment = environment.clone();
+        store.instances.insert(stream, Instance { environment, directory });
         self.streams.insert(stream, id);
-        if let Some(store) = self.stores.get_mut(id) {
-            store.schedule.open(stream);
-            store.environment = environment.clone();
-            store.instances.insert(stream, Instance { environment, directory });
+    }
+
+    /// A process that restarts its jobs for ever meets stores without end.
+    fn forget_if_unused(&mut self, id: StoreId) {
+        let unused = |store: &Store| store.schedule.is_idle() && store.needed == 0;
+        if self.stores.get(&id).is_some_and(unused) {
+            self.stores.remove(&id);
         }
     }
 
     fn store_of(&mut self, stream: StreamId) -> Option<&mut Store> {
-        self.stores.get_mut(*self.streams.get(&stream)?)
+        self.stores.get_mut(self.streams.get(&stream)?)
     }
 
     fn tick(&mut self) {
         let now = Instant::now();
-        for (id, store) in self.stores.iter_mut().enumerate() {
+        for (&id, store) in &mut self.stores {
             for action in store.schedule.tick(now) {
                 let Action::Attempt { upload, attempt, owner, bytes, hedge } = action;
                 let owner = store.instances.get(&owner);
@@ -173,12 +198,13 @@ impl WriterThread {
 
     fn settle(&mut self, report: Report) {
         let Report { store: id, upload, attempt, path, result } = report;
-        let Some(store) = self.stores.get_mut(id) else { return };
+        let Some(store) = self.stores.get_mut(&id) else { return };
         match store.schedule.settle(Instant::now(), upload, attempt, result) {
             Settled::Done { items, bytes } => self.publish(id, path, &bytes, items),
             // One that failed may have arrived all the same: nobody will name it.
             Settled::Superfluous | Settled::Again | Settled::GivenUp => {
                 self.dispose(id, path, false);
+                self.forget_if_unused(id);
             }
         }
     }
@@ -199,14 +225,15 @@ impl WriterThread {
             let length = item.batch.len() as u32;
             item.chunk.store(Stored { object: ObjectUse::of(&object), offset, length });
         }
-        if let Some(store) = self.stores.get_mut(id) {
+        if let Some(store) = self.stores.get_mut(&id) {
+            store.needed += 1;
             store.schedule.answer();
         }
     }
 
     /// Writes the second copy.
     fn copy(&self, id: StoreId, path: &str, bytes: &Bytes) -> Option<CopyUse> {
-        let (copies, store) = (self.copies.as_ref()?, self.stores.get(id)?);
+        let (copies, store) = (self.copies.as_ref()?, self.stores.get(&id)?);
         let needed = copies.need(path);
         copies.write(&*store.environment.spawner, path, bytes.clone(), &self.counters);
         Some(needed)
@@ -215,7 +242,7 @@ impl WriterThread {
     /// Nobody in this process needs an object any more. One that a handle has named is the collector's,
     /// and its copy serves the next attempt.
     fn dispose(&self, id: StoreId, path: String, named: bool) {
-        let Some(store) = self.stores.get(id).filter(|_| !named) else { return };
+        let Some(store) = self.stores.get(&id).filter(|_| !named) else { return };
         let (remote, copies) = (store.environment.store.clone(), self.copies.clone());
         count(&self.counters.deleted_objects, 1);
         store.environment.spawner.spawn(Box::pin(async move {

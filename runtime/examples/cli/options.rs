@@ -8,7 +8,9 @@ use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 use weir_backend_forst::ForstBackendFactory;
 use weir_backend_heap::HeapBackendFactory;
-use weir_changelog::{ChangelogBackendFactory, ChangelogOff, ChangelogOptions, Materialization};
+use weir_changelog::{
+    ChangelogBackendFactory, ChangelogControl, ChangelogOff, ChangelogOptions, Materialization,
+};
 #[cfg(not(feature = "rocks"))]
 use weir_state_api::Error;
 use weir_state_api::{BackendFactory, Result};
@@ -85,15 +87,18 @@ pub(crate) struct CommonOptions {
 }
 
 impl CommonOptions {
-    /// The backend, with or without a changelog; without, it goes on from checkpoints that have one.
-    pub(crate) fn factory(&self) -> Result<Arc<dyn BackendFactory>> {
+    /// The backend, with or without a changelog, of which there is something to tell then; without, it goes
+    /// on from checkpoints that have one.
+    pub(crate) fn factory(&self) -> Result<(Arc<dyn BackendFactory>, Option<ChangelogControl>)> {
         let backend = self.backend.factory()?;
         if !self.changelog {
-            return Ok(Arc::new(ChangelogOff::around(backend)));
+            return Ok((Arc::new(ChangelogOff::around(backend)), None));
         }
         let options = ChangelogOptions::default()
             .with_materialization(Materialization::Every(self.materialization_interval));
-        Ok(Arc::new(ChangelogBackendFactory::around(backend, options)))
+        let logged = ChangelogBackendFactory::around(backend, options);
+        let control = logged.control();
+        Ok((Arc::new(logged), Some(control)))
     }
 
     /// The backend's name, for people.

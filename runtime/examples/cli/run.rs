@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
+use weir_changelog::ChangelogControl;
 use weir_runtime::{CheckpointConfig, JobConfig, JobGraph, RestoreFrom, Source, Storage};
 use weir_state_api::{Error, ErrorKind, Result};
 
@@ -15,7 +16,7 @@ use super::pace::Paced;
 use super::places::Places;
 use super::recorder::Recorder;
 use super::restore::Restore;
-use super::summary::{Summary, folder_name};
+use super::summary::{Changelog, Summary, folder_name};
 use super::table::{Column, table};
 use super::verify::verify;
 
@@ -79,7 +80,7 @@ impl Run {
         let total = self.options.restore.is_none().then_some(records);
         let display = Arc::new(Display::new(total));
         let (recorder, shown) = (self.recorder.clone(), display.clone());
-        let mut config = self.config()?;
+        let (mut config, changelog) = self.config()?;
         config.on_progress = Some(Arc::new(move |progress| {
             recorder.note(progress);
             shown.show(progress);
@@ -91,6 +92,7 @@ impl Run {
             true => Some(expected().and_then(|lines| verify(self.output(), lines))),
             false => None,
         };
+        summary.changelog = changelog.map(|changelog| Changelog::of(&changelog.metrics()));
         summary.verified = verified.as_ref().map(Result::is_ok);
         print(&summary, self.options.json)?;
         self.notes();
@@ -123,11 +125,12 @@ impl Run {
         Ok(())
     }
 
-    fn config(&self) -> Result<JobConfig> {
+    fn config(&self) -> Result<(JobConfig, Option<ChangelogControl>)> {
+        let (backend, changelog) = self.options.factory()?;
         let restore = self.options.restore.as_ref();
-        Ok(JobConfig {
+        let config = JobConfig {
             parallelism: self.options.parallelism,
-            backend: self.options.factory()?,
+            backend,
             storage: self.storage.clone(),
             checkpoints: CheckpointConfig {
                 interval: self.options.checkpoint_interval,
@@ -135,7 +138,8 @@ impl Run {
             },
             restore: restore.map_or(RestoreFrom::Fresh, Restore::starting_point),
             ..JobConfig::default()
-        })
+        };
+        Ok((config, changelog))
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use weir_changelog::ChangelogMetrics;
 use weir_runtime::{CheckpointStats, CheckpointStore, FileSink, JobReport};
 use weir_state_api::{CheckpointId, Error, ErrorKind, Result};
 
@@ -33,6 +34,8 @@ pub(crate) struct Summary {
     /// Recoveries within the run.
     pub(crate) restarts: u32,
     pub(crate) checkpoints: Checkpoints,
+    /// `null` without one, and at a crash.
+    pub(crate) changelog: Option<Changelog>,
     pub(crate) output: Output,
     /// Whether the output is that of a plain evaluation; `null` when that was not asked for.
     pub(crate) verified: Option<bool>,
@@ -50,6 +53,18 @@ pub(crate) struct Checkpoints {
     pub(crate) duration_ms: Quantiles,
     /// The longest time that any of them held a task.
     pub(crate) longest_hold_ms: f64,
+}
+
+/// What the changelog did.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Changelog {
+    pub(crate) changes: u64,
+    /// In the store, compressed.
+    pub(crate) log_bytes: u64,
+    pub(crate) log_objects: u64,
+    pub(crate) materializations: u64,
+    /// By restores, those within the run among them.
+    pub(crate) changes_replayed: u64,
 }
 
 /// The median and the upper end of a distribution.
@@ -117,6 +132,7 @@ impl Summary {
             recovery_ms: None,
             restarts: 0,
             checkpoints: Checkpoints::of(&[], 0),
+            changelog: None,
             output: Output { folder: None, files: 0, rows: 0 },
             verified: None,
         }
@@ -142,6 +158,18 @@ impl Checkpoints {
             largest_bytes: completed.iter().map(|checkpoint| checkpoint.bytes).max().unwrap_or(0),
             duration_ms: Quantiles::of(durations),
             longest_hold_ms: in_millis(longest_hold.unwrap_or_default()),
+        }
+    }
+}
+
+impl Changelog {
+    pub(crate) fn of(metrics: &ChangelogMetrics) -> Self {
+        Changelog {
+            changes: metrics.changes,
+            log_bytes: metrics.object_bytes,
+            log_objects: metrics.objects,
+            materializations: metrics.materializations_done,
+            changes_replayed: metrics.changes_replayed,
         }
     }
 }

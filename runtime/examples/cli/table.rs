@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::figures::{bytes, millis, thousands};
-use super::summary::Summary;
+use super::summary::{Changelog, Summary};
 
 /// A run and what to call it.
 pub(crate) struct Column<'a> {
@@ -35,6 +35,19 @@ const ROWS: &[(&str, Figure)] = &[
     ("  duration p99", |run| millis(run.checkpoints.duration_ms.p99)),
     ("  duration max", |run| millis(run.checkpoints.duration_ms.max)),
     ("  longest hold of a task", |run| millis(run.checkpoints.longest_hold_ms)),
+];
+
+/// Left out where no run has a changelog.
+const LOG_ROWS: &[(&str, Figure)] = &[
+    ("changelog, changes", |run| of_log(run, |log| thousands(log.changes))),
+    ("  in the store", |run| {
+        of_log(run, |log| format!("{} in {} objects", bytes(log.log_bytes), log.log_objects))
+    }),
+    ("  materializations", |run| of_log(run, |log| log.materializations.to_string())),
+    ("  changes replayed", |run| of_log(run, |log| thousands(log.changes_replayed))),
+];
+
+const OUTPUT_ROWS: &[(&str, Figure)] = &[
     ("rows published so far", |run| thousands(run.output.rows as u64)),
     ("  in files", |run| thousands(run.output.files as u64)),
 ];
@@ -43,11 +56,17 @@ fn or_dash<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
     value.map_or_else(|| "-".to_owned(), show)
 }
 
-/// The table of these runs.
+fn of_log(run: &Summary, show: impl Fn(Changelog) -> String) -> String {
+    or_dash(run.changelog, show)
+}
+
+/// The table of these runs. Figures of a changelog appear when any of them has one.
 pub(crate) fn table(columns: &[Column<'_>]) -> String {
     let titles: Vec<String> = columns.iter().map(|column| column.title.to_owned()).collect();
     let mut rows = vec![(String::new(), titles)];
-    for (name, figure) in ROWS {
+    let logged = columns.iter().any(|column| column.summary.changelog.is_some());
+    let log_rows = if logged { LOG_ROWS } else { &[] };
+    for (name, figure) in [ROWS, log_rows, OUTPUT_ROWS].into_iter().flatten() {
         let figures = columns.iter().map(|column| figure(column.summary)).collect();
         rows.push(((*name).to_owned(), figures));
     }
