@@ -165,10 +165,32 @@ impl fmt::Debug for Job {
 impl Drop for Job {
     fn drop(&mut self) {
         // The others wait for this worker.
-        if !self.has_run {
-            self.shared.fail(&Error::new(ErrorKind::Closed, "the job was dropped before it ran"));
-            drop_dataflows(&mut self.worker, &self.shared);
+        if self.has_run {
+            return;
         }
+        let panics = std::thread::panicking();
+        self.shared.fail(&if panics {
+            Error::new(ErrorKind::UserFunction, "user code panicked before the job ran")
+                .advice("see the panic's message, in the output of that worker's process")
+        } else {
+            Error::new(ErrorKind::Closed, "the job was dropped before it ran")
+        });
+        drop_dataflows(&mut self.worker, &self.shared);
+        if panics {
+            take_leave(&mut self.worker, &self.shared);
+        }
+    }
+}
+
+/// Runs a worker whose thread is about to end until all workers know why, and need nothing more of it.
+fn take_leave(worker: &mut Worker, shared: &Shared) {
+    let leave = || {
+        while shared.is_connected(worker) {
+            worker.step_or_park(None);
+        }
+    };
+    if catch_unwind(AssertUnwindSafe(leave)).is_err() {
+        tracing::warn!(worker = shared.worker, "the other processes are gone");
     }
 }
 

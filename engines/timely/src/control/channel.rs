@@ -27,7 +27,8 @@ pub(crate) fn connect(worker: &mut Worker, shared: &Rc<Shared>, coordinator: Opt
                 scope,
                 "reports",
                 |capability, info| {
-                    shared.set_outbox(scope.worker().sync_activator_for(info.address.to_vec()));
+                    let wake = scope.worker().sync_activator_for(info.address.to_vec());
+                    shared.set_outbox(wake, info.address[0]);
                     let shared = shared.clone();
                     let mut capability = Some(capability);
                     move |output| {

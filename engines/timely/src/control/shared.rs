@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use timely::dataflow::Scope;
 use timely::scheduling::{Activator, SyncActivator};
+use timely::worker::Worker;
 use weir_state_api::{CheckpointId, Error, ErrorKind, Result};
 
 use super::message::{Begun, Failure, News, Operator, Report, Role};
@@ -77,6 +78,8 @@ pub(crate) struct Shared {
     sender: Sender<Report>,
     reports: Receiver<Report>,
     outbox: OnceCell<SyncActivator>,
+    /// The dataflow that carries reports and news.
+    control: Cell<Option<usize>>,
     listeners: RefCell<Vec<Listener>>,
     operators: RefCell<Vec<Operator>>,
     /// Dataflows that they are in.
@@ -116,6 +119,7 @@ impl Shared {
             sender,
             reports,
             outbox: OnceCell::new(),
+            control: Cell::new(None),
             listeners: RefCell::default(),
             operators: RefCell::default(),
             dataflows: RefCell::default(),
@@ -133,9 +137,15 @@ impl Shared {
         })
     }
 
-    /// The operator that sends reports can be woken by this.
-    pub(super) fn set_outbox(&self, wake: SyncActivator) {
+    /// The operator that sends reports can be woken by this; it is in this dataflow.
+    pub(super) fn set_outbox(&self, wake: SyncActivator, dataflow: usize) {
         drop(self.outbox.set(wake));
+        self.control.set(Some(dataflow));
+    }
+
+    /// Whether reports and news may still be on their way, from or to any worker.
+    pub(crate) fn is_connected(&self, worker: &Worker) -> bool {
+        self.control.get().is_some_and(|dataflow| worker.installed_dataflows().contains(&dataflow))
     }
 
     pub(super) fn take_report(&self) -> Option<Report> {

@@ -161,3 +161,50 @@ fn a_panic_anywhere_is_an_error_on_every_worker_and_the_next_run_goes_on() {
         assert_eq!(world.output.committed(), world.expected(), "{place:?}");
     }
 }
+
+/// What becomes of the job when these workers panic between its operators, while they build it.
+fn run_half_built(world: &World, breaks: fn(usize) -> bool) -> Vec<Option<Result<JobReport>>> {
+    let world = world.clone();
+    let guards = timely::execute(timely::Config::process(3), move |worker| {
+        let job = Job::join(worker, world.settings.clone())?;
+        let me = worker.index();
+        worker.dataflow::<EpochTime, _, _>(|scope| {
+            let numbers = job.source(scope, "numbers", SPLITS, |split, next| {
+                Ok(Numbers { split, next, world: world.clone() })
+            });
+            assert!(!breaks(me), "building breaks");
+            let keyed = Keyed::new("count", world.backend.clone());
+            numbers.stateful(
+                &job,
+                keyed,
+                |record| &record.0,
+                |store| {
+                    let inner = store.value("count")?;
+                    Ok(BreakingCount { inner, place: Place::Open, worker: me })
+                },
+            );
+        });
+        job.run(worker)
+    });
+    guards.unwrap().join().into_iter().map(Result::ok).collect()
+}
+
+#[test]
+fn a_panic_while_the_dataflow_is_built_ends_the_other_workers_with_an_error() {
+    let cases: [fn(usize) -> bool; 5] =
+        [|me| me == 0, |me| me == 1, |me| me == 2, |me| me != 1, |_| true];
+    for breaks in cases {
+        let world = World::new(3_000);
+        for (worker, result) in run_half_built(&world, breaks).into_iter().enumerate() {
+            assert_eq!(result.is_none(), breaks(worker), "who panics has no result");
+            let Some(result) = result else { continue };
+            let error = result.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::UserFunction, "{error}");
+            assert!(error.to_string().contains("panicked before the job ran"), "{error}");
+        }
+        for report in world.run(2) {
+            report.unwrap();
+        }
+        assert_eq!(world.output.committed(), world.expected());
+    }
+}
