@@ -3,11 +3,13 @@
 //! A [`Search`] is where a read has come to. It goes on as long as memory or the local disk answer, and
 //! says what it needs otherwise; who drives it (a single read, a batch) fetches that and goes on.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use weir_state_api::{Result, StateId};
 
+use super::read::Target;
 use super::{Shard, Table, Version};
 use crate::format::{Block, EntryKind, TableMeta};
 use crate::lsm::{KeyVersion, Resolver, StateEras};
@@ -29,9 +31,22 @@ pub(crate) struct Search {
     operands: Vec<(u8, Vec<u8>)>,
     /// The run to look into next.
     run: usize,
-    /// What the search waited for.
+    /// What it waits for, in that run.
+    waits: Waits,
+    /// What it waited for.
     meta: Option<Arc<TableMeta>>,
     block: Option<Block>,
+}
+
+/// What a search waits for.
+#[derive(Debug, Clone, Copy, Default)]
+enum Waits {
+    #[default]
+    Nothing,
+    /// The end of a table.
+    Meta,
+    /// The block with this number.
+    Block(usize),
 }
 
 /// What a search comes to.
@@ -90,6 +105,19 @@ impl Search {
         })
     }
 
+    /// What it has come to, if it has come to something that must be read: not looked for again.
+    fn need(&self, shard: &Shard, wanted: Wanted<'_>) -> Option<Reached> {
+        if self.meta.is_some() || self.block.is_some() {
+            return None;
+        }
+        let table = shard.runs().get(self.run)?.find(wanted.key)?.table();
+        match self.waits {
+            Waits::Nothing => None,
+            Waits::Meta => Some(Reached::Meta(table.clone())),
+            Waits::Block(number) => Some(Reached::Block(table.clone(), number)),
+        }
+    }
+
     /// Looks into the runs of a shard, from where it has come to. A value that is found is put into the
     /// buffer. Allocates nothing while blocks are in memory and no operands are met.
     pub(crate) fn go_on(
@@ -110,15 +138,21 @@ impl Search {
             let table = view.table();
             let fetched = self.meta.take();
             let Some(meta) = fetched.as_ref().or_else(|| table.meta_now()) else {
+                self.waits = Waits::Meta;
                 return Ok(Reached::Meta(table.clone()));
             };
-            let number = meta.block_of(wanted.key).filter(|_| meta.may_contain(wanted.hash));
+            let number = match (&self.block, self.waits) {
+                (Some(_), Waits::Block(number)) => Some(number),
+                _ if meta.may_contain(wanted.hash) => meta.block_of(wanted.key),
+                _ => None,
+            };
             if let Some(number) = number {
                 let block = match self.block.take() {
                     Some(block) => Some(block),
                     None => table.block_now(number)?,
                 };
                 let Some(block) = block else {
+                    self.waits = Waits::Block(number);
                     return Ok(Reached::Block(table.clone(), number));
                 };
                 if let Some((kind, value)) = block.get_hashed(wanted.key, wanted.hash) {
@@ -139,15 +173,38 @@ impl Search {
     }
 }
 
-/// A read that waits, with all it needs.
+/// Reads that wait, with all they need.
 #[derive(Debug)]
-pub(crate) struct PendingRead {
-    pub(crate) version: Arc<Version>,
-    pub(crate) shard: usize,
-    pub(crate) key: Vec<u8>,
-    pub(crate) hash: u64,
-    pub(crate) state: StateId,
-    pub(crate) search: Search,
+pub(crate) struct PendingReads {
+    version: Arc<Version>,
+    /// The stored keys, one behind the other.
+    keys: Vec<u8>,
+    reads: Vec<PendingRead>,
+}
+
+#[derive(Debug)]
+struct PendingRead {
+    target: Target,
+    /// Where its key is.
+    key: Range<usize>,
+    search: Search,
+}
+
+impl PendingReads {
+    pub(crate) fn of(version: &Arc<Version>) -> Self {
+        PendingReads { version: Arc::clone(version), keys: Vec::new(), reads: Vec::new() }
+    }
+
+    /// Adds a read that has come to something that must be read first.
+    pub(crate) fn push(&mut self, target: Target, key: &[u8], search: Search) {
+        let start = self.keys.len();
+        self.keys.extend_from_slice(key);
+        self.reads.push(PendingRead { target, key: start..self.keys.len(), search });
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.reads.is_empty()
+    }
 }
 
 /// Tables by what they are, with what is wanted of each.
@@ -170,18 +227,30 @@ impl Needs {
 
 /// Ends many reads together: in each round, all that they need of one table is asked for at once, and
 /// all tables are read at the same time.
-pub(crate) async fn read_all(mut reads: Vec<PendingRead>) -> Result<Vec<Option<Bytes>>> {
-    let mut values: Vec<Option<Bytes>> = vec![None; reads.len()];
+pub(crate) async fn read_all(pending: PendingReads) -> Result<Vec<Option<Bytes>>> {
+    let PendingReads { version, keys, mut reads } = pending;
+    // All values stand in one buffer, and share it.
+    let mut found: Vec<Option<Range<usize>>> = vec![None; reads.len()];
+    let mut values = Vec::new();
     let mut waiting: Vec<usize> = (0..reads.len()).collect();
     let mut buffer = Vec::new();
     while !waiting.is_empty() {
         let mut needs = Needs::default();
         for index in waiting.drain(..) {
             let read = &mut reads[index];
-            let shard = &read.version.shards()[read.shard];
-            let wanted = Wanted { key: &read.key, hash: read.hash, state: read.state };
-            match read.search.go_on(shard, wanted, &mut buffer)? {
-                Reached::Found => values[index] = Some(Bytes::copy_from_slice(&buffer)),
+            let Target { shard, state, hash, .. } = read.target;
+            let shard = &version.shards()[shard];
+            let wanted = Wanted { key: &keys[read.key.clone()], hash, state };
+            let reached = match read.search.need(shard, wanted) {
+                Some(need) => need,
+                None => read.search.go_on(shard, wanted, &mut buffer)?,
+            };
+            match reached {
+                Reached::Found => {
+                    let start = values.len();
+                    values.extend_from_slice(&buffer);
+                    found[index] = Some(start..values.len());
+                }
                 Reached::Absent => {}
                 Reached::Meta(table) => Needs::of_table(&mut needs.metas, table, index),
                 Reached::Block(table, block) => {
@@ -220,10 +289,11 @@ pub(crate) async fn read_all(mut reads: Vec<PendingRead>) -> Result<Vec<Option<B
             }
         }
     }
-    Ok(values)
+    let values = Bytes::from(values);
+    Ok(found.into_iter().map(|found| found.map(|range| values.slice(range))).collect())
 }
 
-/// Ends one read.
-pub(crate) async fn read_one(read: PendingRead) -> Result<Option<Bytes>> {
-    Ok(read_all(vec![read]).await?.pop().flatten())
+/// Ends the only one of these reads.
+pub(crate) async fn read_one(read: PendingReads) -> Result<Option<Bytes>> {
+    Ok(read_all(read).await?.pop().flatten())
 }

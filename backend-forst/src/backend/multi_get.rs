@@ -3,8 +3,8 @@
 use weir_state_api::{Address, PendingValues, Result, Values};
 
 use super::instance::locate;
-use super::lookup::{PendingRead, read_all};
-use super::read::{Read, pending, read};
+use super::lookup::{PendingReads, read_all};
+use super::read::{Read, read};
 use super::states::States;
 use super::tree::Tree;
 
@@ -17,7 +17,7 @@ pub(crate) fn multi_get(
     values: &mut Values,
 ) -> Result<Option<PendingValues>> {
     let (mut key, mut buffer) = (Vec::new(), Vec::new());
-    let (mut indexes, mut reads): (Vec<usize>, Vec<PendingRead>) = (Vec::new(), Vec::new());
+    let (mut indexes, mut reads) = (Vec::new(), PendingReads::of(tree.version()));
     for (index, at) in addresses.iter().enumerate() {
         let target = locate(tree, states, at, &mut key, "multi_get")?;
         match read(tree, target, &key, &mut buffer)? {
@@ -25,7 +25,7 @@ pub(crate) fn multi_get(
             Read::Found(value) => values.set(index, value),
             Read::Pending(search) => {
                 indexes.push(index);
-                reads.push(pending(tree, target, &key, search));
+                reads.push(target, &key, search);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use weir_state_api::{Result, StateShape};
 
-use super::lookup::{PendingRead, Reached, Search, Wanted};
+use super::lookup::{PendingReads, Reached, Search, Wanted};
 use super::tree::{InMemory, Tree};
 
 /// Where an access goes.
@@ -58,13 +58,8 @@ pub(crate) fn read<'b>(
 
 /// A read that goes on without the instance.
 #[cold]
-pub(crate) fn pending(tree: &Tree, target: Target, key: &[u8], search: Search) -> PendingRead {
-    PendingRead {
-        version: tree.version().clone(),
-        shard: target.shard,
-        key: key.to_vec(),
-        hash: target.hash,
-        state: target.state,
-        search,
-    }
+pub(crate) fn pending(tree: &Tree, target: Target, key: &[u8], search: Search) -> PendingReads {
+    let mut pending = PendingReads::of(tree.version());
+    pending.push(target, key, search);
+    pending
 }

@@ -1,5 +1,7 @@
 //! Entries of point states: a hash table that is updated in place.
 
+use std::hint::black_box;
+
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
 
@@ -130,13 +132,28 @@ impl PointTable {
         entries.sort_unstable_by(|(a_first, a), (b_first, b)| {
             a_first.cmp(b_first).then_with(|| a.key(arena).cmp(b.key(arena)))
         });
-        entries.into_iter().map(|(_, entry)| (entry.key(arena), entry.found(arena)))
+        (0..entries.len()).map(move |at| {
+            if at % AHEAD == 0 {
+                touch(entries[at..].iter().take(AHEAD).map(|(_, entry)| entry.key(arena)));
+            }
+            let entry = entries[at].1;
+            (entry.key(arena), entry.found(arena))
+        })
     }
 
     /// All entries in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], Found<'_>)> {
         self.entries.iter().map(|entry| (entry.key(&self.arena), entry.found(&self.arena)))
     }
+}
+
+/// So many entries are brought into the processor's caches together when all are walked through in the
+/// order of their keys: they lie anywhere, and one after the other each would be waited for.
+const AHEAD: usize = 64;
+
+/// Reads a byte of each, which do not wait for each other.
+fn touch<'k>(keys: impl Iterator<Item = &'k [u8]>) {
+    black_box(keys.fold(0, |sum, key| sum ^ key.first().copied().unwrap_or(0)));
 }
 
 /// The first bytes of a key as a number: in the order of the keys, as far as they decide it.

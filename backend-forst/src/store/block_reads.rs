@@ -3,7 +3,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures_util::FutureExt;
 use weir_state_api::{BoxFuture, Result};
 
@@ -111,17 +110,22 @@ impl Table {
         match read {
             Ok(bytes) => {
                 let shared = group.len() > 1;
-                for (place, lead) in group {
+                let decoded = group.into_iter().map(|(place, lead)| {
                     let at = (place.offset - start) as usize; // within what was read
                     let stored = bytes.slice(at..at + place.length as usize);
                     // A block that is kept should not keep its neighbours.
-                    let stored = if shared { Bytes::copy_from_slice(&stored) } else { stored };
-                    let block = Block::decode(&stored, &place, self.origin());
+                    let block = match shared {
+                        true => Block::decode_copy(&stored, &place, self.origin()),
+                        false => Block::decode(&stored, &place, self.origin()),
+                    };
                     if let Ok(block) = &block {
                         self.tables.caches().blocks.insert(*lead.key(), block.clone());
                     }
-                    lead.done(block.map_err(Arc::new));
-                }
+                    (lead, block.map_err(Arc::new))
+                });
+                // Who waits for many is woken when all are there, not for each.
+                let decoded: Vec<_> = decoded.collect();
+                decoded.into_iter().for_each(|(lead, block)| lead.done(block));
             }
             Err(error) => {
                 let error = Arc::new(error);

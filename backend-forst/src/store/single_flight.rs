@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::future::poll_fn;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 
-use futures_util::future::{FutureExt, Shared};
-use tokio::sync::oneshot;
 use weir_state_api::{Error, ErrorKind, Result};
 
 type Outcome<V> = Result<V, Arc<Error>>;
@@ -19,7 +19,29 @@ type Outcome<V> = Result<V, Arc<Error>>;
 #[derive(Debug)]
 pub(crate) struct Flights<K, V>(Arc<Mutex<InFlight<K, V>>>);
 
-type InFlight<K, V> = HashMap<K, Shared<oneshot::Receiver<Outcome<V>>>>;
+type InFlight<K, V> = HashMap<K, Arc<Flight<V>>>;
+
+/// One piece of work: a single allocation, for reads ask for many at a time.
+#[derive(Debug)]
+struct Flight<V>(Mutex<Progress<V>>);
+
+#[derive(Debug)]
+enum Progress<V> {
+    /// Those who wait.
+    Running(Vec<Waker>),
+    Done(Outcome<V>),
+    /// It ended without a result.
+    Lost,
+}
+
+impl<V> Flight<V> {
+    fn end(&self, end: Progress<V>) {
+        let before = std::mem::replace(&mut *lock(&self.0), end);
+        if let Progress::Running(waiting) = before {
+            waiting.into_iter().for_each(Waker::wake);
+        }
+    }
+}
 
 /// What one who asks gets.
 #[derive(Debug)]
@@ -32,15 +54,15 @@ pub(crate) enum Ticket<K: Eq + Hash, V> {
 
 /// The result of somebody's work.
 #[derive(Debug)]
-pub(crate) struct Wait<V>(Shared<oneshot::Receiver<Outcome<V>>>);
+pub(crate) struct Wait<V>(Arc<Flight<V>>);
 
 /// The duty to do a piece of work. Dropping it without a result fails all who wait.
 #[derive(Debug)]
 pub(crate) struct Lead<K: Eq + Hash, V> {
     flights: Arc<Mutex<InFlight<K, V>>>,
     key: K,
-    result: Option<oneshot::Sender<Outcome<V>>>,
-    wait: Shared<oneshot::Receiver<Outcome<V>>>,
+    flight: Arc<Flight<V>>,
+    done: bool,
 }
 
 impl<K, V> Default for Flights<K, V> {
@@ -53,17 +75,16 @@ impl<K: Eq + Hash + Clone, V: Clone> Flights<K, V> {
     /// Asks for the work on `key`.
     pub(crate) fn ask(&self, key: K) -> Ticket<K, V> {
         match lock(&self.0).entry(key.clone()) {
-            Entry::Occupied(flight) => Ticket::Wait(Wait(flight.get().clone())),
+            Entry::Occupied(flight) => Ticket::Wait(Wait(Arc::clone(flight.get()))),
             Entry::Vacant(place) => {
-                let (result, receiver) = oneshot::channel();
-                let wait = place.insert(receiver.shared()).clone();
+                let flight = Arc::new(Flight(Mutex::new(Progress::Running(Vec::new()))));
+                place.insert(Arc::clone(&flight));
                 let flights = Arc::clone(&self.0);
-                Ticket::Lead(Lead { flights, key, result: Some(result), wait })
+                Ticket::Lead(Lead { flights, key, flight, done: false })
             }
         }
     }
 
-    #[cfg(test)]
     /// How much work is in progress.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
@@ -79,24 +100,23 @@ impl<K: Eq + Hash, V: Clone> Lead<K, V> {
 
     /// The result, for the leader itself.
     pub(crate) fn wait(&self) -> Wait<V> {
-        Wait(self.wait.clone())
+        Wait(Arc::clone(&self.flight))
     }
 
     /// Ends the work and tells all who wait.
     pub(crate) fn done(mut self, result: Outcome<V>) {
+        self.done = true;
         // Out of the table first: who asks from now on finds the result where it is kept.
         lock(&self.flights).remove(&self.key);
-        if let Some(sender) = self.result.take() {
-            // Nobody needs to wait any more.
-            drop(sender.send(result));
-        }
+        self.flight.end(Progress::Done(result));
     }
 }
 
 impl<K: Eq + Hash, V> Drop for Lead<K, V> {
     fn drop(&mut self) {
-        if self.result.is_some() {
+        if !self.done {
             lock(&self.flights).remove(&self.key);
+            self.flight.end(Progress::Lost);
         }
     }
 }
@@ -107,14 +127,21 @@ impl<V: Clone> Wait<V> {
     /// # Errors
     /// That of the work, for each who waits; [`Closed`](ErrorKind::Closed) when it ended without one.
     pub(crate) async fn result(self) -> Result<V> {
-        match self.0.await {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) => Err(again(&error)),
-            Err(_) => Err(Error::new(
+        poll_fn(|context| match &mut *lock(&self.0.0) {
+            Progress::Running(waiting) => {
+                if !waiting.iter().any(|known| known.will_wake(context.waker())) {
+                    waiting.push(context.waker().clone());
+                }
+                Poll::Pending
+            }
+            Progress::Done(Ok(value)) => Poll::Ready(Ok(value.clone())),
+            Progress::Done(Err(error)) => Poll::Ready(Err(again(error))),
+            Progress::Lost => Poll::Ready(Err(Error::new(
                 ErrorKind::Closed,
                 "the background work panicked or was dropped before it ended",
-            )),
-        }
+            ))),
+        })
+        .await
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use weir_state_api::Result;
+use weir_state_api::{Error, Result};
 
 use super::super::compression::{decompress, is_plain};
 use super::super::entry::EntryKind;
@@ -60,45 +60,77 @@ pub(super) fn take_entry<'a>(keys: &mut &'a [u8]) -> Option<RawEntry<'a>> {
     Some(RawEntry { shared, suffix, kind, value_len: value >> 2 })
 }
 
+/// A block whose checksum is right, before it is looked into.
+enum Opened<'s> {
+    /// It was not compressed.
+    Plain(&'s [u8]),
+    Decompressed(Vec<u8>),
+}
+
+fn open<'s>(stored: &'s [u8], place: &BlockPlace, origin: &str) -> Result<Opened<'s>> {
+    let damaged = |what: &str| Err(damaged(place, origin, what));
+    if stored.len() != place.length as usize {
+        return damaged(&format!("has {} bytes, {} are expected", stored.len(), place.length));
+    }
+    let Some(checksummed) = stored.len().checked_sub(4).filter(|len| *len >= TRAILER_LEN - 4)
+    else {
+        return damaged("is too short");
+    };
+    let crc32 = crc32fast::hash(&stored[..checksummed]);
+    if crc32 != u32_at(stored, checksummed) {
+        return damaged("fails its checksum");
+    }
+    if crc32 != place.crc32 {
+        return damaged("is intact, but another one than the index names");
+    }
+    let compressed = &stored[..stored.len() - TRAILER_LEN];
+    let raw_len = u32_at(stored, compressed.len());
+    let code = stored[compressed.len() + 4];
+    if !is_plain(code) {
+        return Ok(Opened::Decompressed(decompress(compressed, code, raw_len, origin)?));
+    }
+    if compressed.len() != raw_len as usize {
+        return damaged("has not the length it states");
+    }
+    Ok(Opened::Plain(compressed))
+}
+
+#[cold]
+fn damaged(place: &BlockPlace, origin: &str, what: &str) -> Error {
+    corrupt(origin, format!("the block at offset {} {what}", place.offset))
+}
+
 impl Block {
     /// Verifies and decompresses a block as it is stored at `place` of the file `origin`. One that is
-    /// not compressed stays a part of `stored`: pass a copy when that is part of something larger
-    /// that should not be kept.
+    /// not compressed stays a part of `stored`.
     ///
     /// # Errors
     /// [`Corrupt`](weir_state_api::ErrorKind::Corrupt) when it fails its checksum, is another block
     /// than the one at that place, or its parts do not fit together. What this returns can be read
     /// without further errors.
     pub(crate) fn decode(stored: &Bytes, place: &BlockPlace, origin: &str) -> Result<Block> {
-        let damaged =
-            |what: &str| corrupt(origin, format!("the block at offset {} {what}", place.offset));
-        if stored.len() != place.length as usize {
-            let what = format!("has {} bytes, {} are expected", stored.len(), place.length);
-            return Err(damaged(&what));
-        }
-        let Some(checksummed) = stored.len().checked_sub(4).filter(|len| *len >= TRAILER_LEN - 4)
-        else {
-            return Err(damaged("is too short"));
+        let payload = match open(stored, place, origin)? {
+            Opened::Plain(plain) => stored.slice_ref(plain),
+            Opened::Decompressed(payload) => Bytes::from(payload),
         };
-        let crc32 = crc32fast::hash(&stored[..checksummed]);
-        if crc32 != u32_at(stored, checksummed) {
-            return Err(damaged("fails its checksum"));
-        }
-        if crc32 != place.crc32 {
-            return Err(damaged("is intact, but another one than the index names"));
-        }
-        let compressed = ..stored.len() - TRAILER_LEN;
-        let raw_len = u32_at(stored, compressed.end);
-        let code = stored[compressed.end + 4];
-        let payload = if is_plain(code) {
-            stored.slice(compressed)
-        } else {
-            Bytes::from(decompress(&stored[compressed], code, raw_len, origin)?)
+        Self::verified(payload, place, origin)
+    }
+
+    /// As [`decode`](Block::decode), of a block that is a part of something larger, which should not be
+    /// kept with it.
+    ///
+    /// # Errors
+    /// As for [`decode`](Block::decode).
+    pub(crate) fn decode_copy(stored: &[u8], place: &BlockPlace, origin: &str) -> Result<Block> {
+        let payload = match open(stored, place, origin)? {
+            Opened::Plain(plain) => Bytes::copy_from_slice(plain),
+            Opened::Decompressed(payload) => Bytes::from(payload),
         };
-        if payload.len() != raw_len as usize {
-            return Err(damaged("has not the length it states"));
-        }
-        Self::verify(payload).ok_or_else(|| damaged("is not laid out as a block"))
+        Self::verified(payload, place, origin)
+    }
+
+    fn verified(payload: Bytes, place: &BlockPlace, origin: &str) -> Result<Block> {
+        Self::verify(payload).ok_or_else(|| damaged(place, origin, "is not laid out as a block"))
     }
 
     /// Checks that all that accessors rely on is so.
