@@ -4,6 +4,7 @@
 
 mod agreement;
 mod counting;
+mod edges;
 mod exactly_once;
 mod faults;
 mod panics;
