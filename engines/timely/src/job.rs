@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
+use timely::dataflow::Scope;
 use timely::worker::Worker;
 use weir_state_api::{
     CheckpointId, Error, ErrorKind, MaxParallelism, Result, Spawned, Spawner, block_on,
@@ -13,8 +14,9 @@ use weir_state_api::{
 use crate::agreement::all_gather;
 use crate::checkpoint::{CheckpointStore, Collector, JobCheckpoint, Run};
 use crate::control::{Coordinator, Failure, Report, Shared, connect};
-use crate::panics::panic_error;
+use crate::panics::{caught, panic_error};
 use crate::settings::JobSettings;
+use crate::time::EpochTime;
 
 /// A job on one worker: what operators, sources and sinks are built with.
 ///
@@ -112,6 +114,21 @@ impl Job {
     /// The checkpoint that the job goes on from; `None` at its first start.
     pub fn restored(&self) -> Option<CheckpointId> {
         self.shared.restored.as_ref().map(|checkpoint| checkpoint.id)
+    }
+
+    /// Builds a dataflow of the job, as [`Worker::dataflow`] does. A panic in `build` is an error of the
+    /// job, on all workers of all processes: without this it ends the thread, and with it timely
+    /// dataflow's connections between processes.
+    ///
+    /// # Errors
+    /// [`UserFunction`](ErrorKind::UserFunction) when `build` panics. [`run`](Job::run) then has the same
+    /// error; it need not be called.
+    pub fn dataflow<R>(
+        &self,
+        worker: &mut Worker,
+        build: impl FnOnce(Scope<'_, EpochTime>) -> R,
+    ) -> Result<R> {
+        caught(|| Ok(worker.dataflow(build))).inspect_err(|error| self.shared.fail(error))
     }
 
     pub(crate) fn shared(&self) -> &Rc<Shared> {

@@ -17,7 +17,7 @@
 //!
 //! use weir_backend_heap::HeapBackendFactory;
 //! use weir_engine_timely::{
-//!     EpochTime, Job, JobSettings, Keyed, KeyedContext, KeyedLogic, ReadState, Split, Stateful,
+//!     Job, JobSettings, Keyed, KeyedContext, KeyedLogic, ReadState, Split, Stateful,
 //! };
 //! use weir_state_api::{Environment, Result, ValueState};
 //!
@@ -59,7 +59,7 @@
 //! let settings = JobSettings::new("word-count", Environment::in_memory());
 //! let guards = timely::execute(timely::Config::process(2), move |worker| {
 //!     let job = Job::join(worker, settings.clone())?;
-//!     worker.dataflow::<EpochTime, _, _>(|scope| {
+//!     job.dataflow(worker, |scope| {
 //!         let backend = Arc::new(HeapBackendFactory::default());
 //!         let words = job.source(scope, "words", 1, |_split, offset| Ok(Words(offset)));
 //!         words.stateful(
@@ -68,7 +68,7 @@
 //!             |word| word,
 //!             |store| Ok(Count(store.value("count")?)),
 //!         );
-//!     });
+//!     })?;
 //!     job.run(worker)
 //! })?;
 //! for report in guards.join() {

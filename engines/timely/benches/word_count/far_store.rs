@@ -15,16 +15,16 @@ use opendal::{Buffer, BytesRange, Capability, OperationContext, Result};
 #[derive(Debug, Clone)]
 pub(crate) struct Far {
     delay: Duration,
-    reads: Arc<AtomicU64>,
+    requests: Arc<AtomicU64>,
 }
 
 impl Far {
     pub(crate) fn new(delay: Duration) -> Self {
-        Far { delay, reads: Arc::default() }
+        Far { delay, requests: Arc::default() }
     }
 
-    pub(crate) fn reads(&self) -> u64 {
-        self.reads.load(Relaxed)
+    pub(crate) fn requests(&self) -> u64 {
+        self.requests.load(Relaxed)
     }
 }
 
@@ -127,13 +127,13 @@ pub(crate) struct FarReader {
 
 impl oio::Read for FarReader {
     async fn open(&self, range: BytesRange) -> Result<(RpRead, Box<dyn oio::ReadStreamDyn>)> {
-        self.far.reads.fetch_add(1, Relaxed);
+        self.far.requests.fetch_add(1, Relaxed);
         tokio::time::sleep(self.far.delay).await;
         self.inner.open(range).await
     }
 
     async fn read(&self, range: BytesRange) -> Result<(RpRead, Buffer)> {
-        self.far.reads.fetch_add(1, Relaxed);
+        self.far.requests.fetch_add(1, Relaxed);
         tokio::time::sleep(self.far.delay).await;
         self.inner.read(range).await
     }

@@ -1,6 +1,7 @@
 //! Words that are made from their number.
 
 use std::cell::Cell;
+use std::collections::HashSet;
 
 use weir_engine_timely::{ReadState, Split};
 use weir_state_api::{Error, ErrorKind, Result};
@@ -14,28 +15,42 @@ pub(crate) struct Input {
     pub(crate) end: u64,
     /// Different words among those that are not old.
     pub(crate) distinct: u64,
-    /// So many of a hundred words behind the old ones are old ones again.
-    pub(crate) percent: u64,
+    /// So many of a thousand words behind the old ones are old ones again.
+    pub(crate) per_mille: u64,
     /// An error ends the run, after a checkpoint of all words: the next one may have more.
     pub(crate) breaks: bool,
 }
 
 impl Input {
     pub(crate) fn new(words: u64, distinct: u64) -> Self {
-        Input { old: 0, end: words, distinct, percent: 0, breaks: false }
+        Input { old: 0, end: words, distinct, per_mille: 0, breaks: false }
     }
 
     pub(crate) fn word(&self, number: u64) -> String {
         if number < self.old {
             return format!("old-{number}");
         }
-        let mixed = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mixed = mixed ^ (mixed >> 29);
-        if self.percent > 0 && (mixed >> 40) % 100 < self.percent {
+        let mixed = mix(number);
+        if self.comes_back(mixed) {
             return format!("old-{}", mixed % self.old);
         }
         format!("word-{}", mixed % self.distinct)
     }
+
+    fn comes_back(&self, mixed: u64) -> bool {
+        self.per_mille > 0 && (mixed >> 40) % 1000 < self.per_mille
+    }
+
+    /// How many old words come again, each counted once: then their counts are in memory.
+    pub(crate) fn come_again(&self) -> usize {
+        let mixed = (self.old..self.end).map(mix).filter(|mixed| self.comes_back(*mixed));
+        mixed.map(|mixed| mixed % self.old).collect::<HashSet<_>>().len()
+    }
+}
+
+fn mix(number: u64) -> u64 {
+    let mixed = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ (mixed >> 29)
 }
 
 /// What ends a run that can go on with more words.

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use timely::Config;
-use weir_engine_timely::{EpochTime, Job, JobSettings, Keyed, KeyedContext, KeyedLogic, Stateful};
+use weir_engine_timely::{Job, JobSettings, Keyed, KeyedContext, KeyedLogic, Stateful};
 use weir_state_api::opendal::{Operator, services};
-use weir_state_api::{BackendFactory, Environment, Result, SystemClock, TokioSpawner, ValueState};
+use weir_state_api::{Environment, Result, SystemClock, TokioSpawner, ValueState};
 
 use crate::Failure;
 use crate::input::{Input, Words};
@@ -36,7 +36,7 @@ impl KeyedLogic for Count {
 pub(crate) struct Program {
     pub(crate) input: Input,
     pub(crate) workers: usize,
-    pub(crate) backend: Arc<dyn BackendFactory>,
+    pub(crate) keyed: Keyed,
     /// From one checkpoint to the next.
     pub(crate) interval: Duration,
 }
@@ -67,10 +67,10 @@ impl Program {
         let settings = JobSettings::new("word-count", environment).with_interval(self.interval);
         let total = Arc::new(AtomicU64::new(0));
         let of_workers = total.clone();
-        let Program { input, workers, backend, .. } = self;
+        let Program { input, workers, keyed, .. } = self;
         let guards = timely::execute(Config::process(workers), move |worker| {
             let job = Job::join(worker, settings.clone())?;
-            worker.dataflow::<EpochTime, _, _>(|scope| {
+            job.dataflow(worker, |scope| {
                 let step = workers as u64;
                 let words = job.source(scope, "words", workers as u32, |split, offset| {
                     Ok(Words::new(input, offset.max(u64::from(split)), step))
@@ -78,11 +78,11 @@ impl Program {
                 let total = of_workers.clone();
                 words.stateful(
                     &job,
-                    Keyed::new("count", backend.clone()),
+                    keyed.clone(),
                     |word| word,
                     |store| Ok(Count { counts: store.value("count")?, total }),
                 );
-            });
+            })?;
             let begun = Instant::now();
             let report = job.run(worker)?;
             Ok::<_, weir_state_api::Error>((report.completed, begun.elapsed()))

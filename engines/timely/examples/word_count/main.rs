@@ -20,7 +20,7 @@ use std::sync::Arc;
 use clap::Parser;
 use timely::{CommunicationConfig, Config, WorkerConfig};
 use weir_engine_timely::{
-    EpochTime, Job, JobReport, JobSettings, Keyed, KeyedContext, KeyedLogic, SinkTo, Stateful,
+    Job, JobReport, JobSettings, Keyed, KeyedContext, KeyedLogic, SinkTo, Stateful,
 };
 use weir_state_api::opendal::{Operator, services};
 use weir_state_api::{
@@ -87,7 +87,7 @@ fn run_process(options: &Options, process: usize) -> Result<()> {
     let workers = timely::execute(config, move |worker| {
         let job = Job::join(worker, settings.clone())?;
         let sink = FileSink::new(&job_options.output, worker.index())?;
-        worker.dataflow::<EpochTime, _, _>(|scope| {
+        job.dataflow(worker, |scope| {
             let words = job.source(scope, "words", SPLITS, |split, offset| {
                 Ok(Words::new(&job_options, split, offset))
             });
@@ -99,7 +99,7 @@ fn run_process(options: &Options, process: usize) -> Result<()> {
                     |store| Ok(Count(store.value("count")?)),
                 )
                 .sink_to(&job, "lines", sink);
-        });
+        })?;
         job.run(worker)
     });
     let workers = workers.map_err(|error| unavailable("no cluster", &error))?;

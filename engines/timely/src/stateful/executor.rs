@@ -76,6 +76,15 @@ impl<L: KeyedLogic> Executor<L> {
         }
     }
 
+    /// Whether records are in flight, as far as they were moved.
+    #[inline]
+    pub(super) fn is_in_flight(&self) -> bool {
+        match self {
+            Executor::Direct(_) => false,
+            Executor::InFlight(overlapping) => !overlapping.in_flight.is_empty(),
+        }
+    }
+
     /// Moves records in flight. Ready when none is left.
     pub(super) fn poll_idle(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
         match self {

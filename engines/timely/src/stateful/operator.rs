@@ -49,7 +49,29 @@ pub(super) struct KeyedTask<L: KeyedLogic, F> {
     /// Timers of processing time up to this fire.
     pub(super) processing: Option<Millis>,
     pub(super) alarm: Alarm,
+    pub(super) gathering: Gathering,
     pub(super) congested: bool,
+}
+
+/// Whether reads that have to wait for the store wait for others first: many in one go cost less.
+pub(super) struct Gathering {
+    /// So long at most.
+    longest: Duration,
+    /// When records in flight were last let go on: what was deferred since waits.
+    since: Instant,
+    /// Records have come since the last schedule.
+    more: bool,
+}
+
+impl Gathering {
+    pub(super) fn new(longest: Duration) -> Self {
+        Gathering { longest, since: Instant::now(), more: false }
+    }
+
+    /// Input keeps coming, which brings more reads.
+    fn goes_on(&self) -> bool {
+        self.more && self.since.elapsed() < self.longest
+    }
 }
 
 /// How far event time is.
@@ -83,6 +105,7 @@ impl<L: KeyedLogic, F: Fn(&L::Record) -> &L::Key> KeyedTask<L, F> {
         if self.shared.is_failing() {
             return;
         }
+        self.gathering.more = true;
         if let Err(error) = self.stash.take_in(times, records) {
             self.fail(&error);
         }
@@ -101,6 +124,7 @@ impl<L: KeyedLogic, F: Fn(&L::Record) -> &L::Key> KeyedTask<L, F> {
             self.stash.note(progress);
             match caught(|| self.go_on(progress, output)) {
                 Ok(()) => {
+                    self.gathering.more = false;
                     self.watch_queue();
                     self.watch_clock();
                 }
@@ -148,7 +172,7 @@ impl<L: KeyedLogic, F: Fn(&L::Record) -> &L::Key> KeyedTask<L, F> {
                 }
                 Some(Item::Watermark(event)) => {
                     self.watermark.due = Some(event);
-                    self.watermark.firing = self.is_idle(output)?
+                    self.watermark.firing = !self.executor.is_in_flight()
                         || self.watermark.last.elapsed() >= MIN_BETWEEN_DRAINS;
                 }
                 None => {
@@ -167,6 +191,7 @@ impl<L: KeyedLogic, F: Fn(&L::Record) -> &L::Key> KeyedTask<L, F> {
             let Some(back) = self.executor.submit(record, &self.key)? else { continue };
             self.hand_on(output)?;
             records.push(back);
+            self.gathering.since = Instant::now();
             let room = self.executor.poll_room(&mut Context::from_waker(&self.waker))?;
             if room.is_pending() {
                 self.hand_on(output)?;
@@ -180,6 +205,7 @@ impl<L: KeyedLogic, F: Fn(&L::Record) -> &L::Key> KeyedTask<L, F> {
 
     /// Whether no record is in flight; moves those that are.
     fn is_idle(&mut self, output: &mut Output<'_, L::Out>) -> Result<bool> {
+        self.gathering.since = Instant::now();
         let idle = self.executor.poll_idle(&mut Context::from_waker(&self.waker))?;
         self.hand_on(output)?;
         Ok(idle.is_ready())
@@ -257,6 +283,14 @@ impl<L: KeyedLogic, F: Fn(&L::Record) -> &L::Key> KeyedTask<L, F> {
 
     /// Nothing of the epoch waits: closes it, when it is over.
     fn end(&mut self, progress: Progress, output: &mut Output<'_, L::Out>) -> Result<Step> {
+        if self.executor.is_in_flight()
+            && !progress.is_past(self.stash.epoch())
+            && self.gathering.goes_on()
+        {
+            // Once more, in case nothing else comes.
+            self.listener.activate();
+            return Ok(Step::Wait);
+        }
         if !self.is_idle(output)? {
             return Ok(Step::Wait);
         }

@@ -27,6 +27,8 @@ pub(crate) type Number = (u64, u32);
 pub(crate) struct World {
     pub(crate) settings: JobSettings,
     pub(crate) backend: Arc<dyn BackendFactory>,
+    /// How long reads wait for others.
+    pub(crate) gather: Duration,
     pub(crate) output: Output,
     /// Numbers in each split.
     pub(crate) numbers: u64,
@@ -44,6 +46,7 @@ impl World {
             settings: JobSettings::new("counting", environment)
                 .with_interval(Duration::from_millis(2)),
             backend: Arc::new(HeapBackendFactory::default()),
+            gather: Duration::from_millis(5),
             output: Output::default(),
             numbers,
             fail_after: None,
@@ -81,7 +84,7 @@ impl World {
             numbers
                 .stateful(
                     job,
-                    Keyed::new("count", world.backend.clone()),
+                    Keyed::new("count", world.backend.clone()).with_gather(world.gather),
                     |(number, _)| number,
                     |store| Ok(Count(store.value("count")?)),
                 )

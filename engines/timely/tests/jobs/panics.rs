@@ -1,5 +1,6 @@
 //! User code that panics fails the job on every worker, and nobody waits for the one that did.
 
+use timely::dataflow::Scope;
 use timely::dataflow::operators::vec::Map;
 use weir_engine_timely::{
     EpochTime, Job, JobReport, Keyed, KeyedContext, KeyedLogic, ReadState, SinkTo, Split, Stateful,
@@ -162,13 +163,18 @@ fn a_panic_anywhere_is_an_error_on_every_worker_and_the_next_run_goes_on() {
     }
 }
 
-/// What becomes of the job when these workers panic between its operators, while they build it.
-fn run_half_built(world: &World, breaks: fn(usize) -> bool) -> Vec<Option<Result<JobReport>>> {
+/// What becomes of the job when these workers panic between its operators, while they build it: as the
+/// job's dataflow, or as any.
+fn run_half_built(
+    world: &World,
+    guarded: bool,
+    breaks: fn(usize) -> bool,
+) -> Vec<Option<Result<JobReport>>> {
     let world = world.clone();
     let guards = timely::execute(timely::Config::process(3), move |worker| {
         let job = Job::join(worker, world.settings.clone())?;
         let me = worker.index();
-        worker.dataflow::<EpochTime, _, _>(|scope| {
+        let build = |scope: Scope<'_, EpochTime>| {
             let numbers = job.source(scope, "numbers", SPLITS, |split, next| {
                 Ok(Numbers { split, next, world: world.clone() })
             });
@@ -183,19 +189,41 @@ fn run_half_built(world: &World, breaks: fn(usize) -> bool) -> Vec<Option<Result
                     Ok(BreakingCount { inner, place: Place::Open, worker: me })
                 },
             );
-        });
+        };
+        if guarded {
+            job.dataflow(worker, build)?;
+        } else {
+            worker.dataflow(build);
+        }
         job.run(worker)
     });
     guards.unwrap().join().into_iter().map(Result::ok).collect()
 }
 
+const CASES: [fn(usize) -> bool; 5] =
+    [|me| me == 0, |me| me == 1, |me| me == 2, |me| me != 1, |_| true];
+
+#[test]
+fn a_panic_while_the_jobs_dataflow_is_built_is_an_error_on_every_worker() {
+    for breaks in CASES {
+        let world = World::new(3_000);
+        for result in run_half_built(&world, true, breaks) {
+            let error = result.expect("no thread ends with the panic").unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::UserFunction, "{error}");
+            assert!(error.to_string().contains("user code panicked: building breaks"), "{error}");
+        }
+        for report in world.run(2) {
+            report.unwrap();
+        }
+        assert_eq!(world.output.committed(), world.expected());
+    }
+}
+
 #[test]
 fn a_panic_while_the_dataflow_is_built_ends_the_other_workers_with_an_error() {
-    let cases: [fn(usize) -> bool; 5] =
-        [|me| me == 0, |me| me == 1, |me| me == 2, |me| me != 1, |_| true];
-    for breaks in cases {
+    for breaks in CASES {
         let world = World::new(3_000);
-        for (worker, result) in run_half_built(&world, breaks).into_iter().enumerate() {
+        for (worker, result) in run_half_built(&world, false, breaks).into_iter().enumerate() {
             assert_eq!(result.is_none(), breaks(worker), "who panics has no result");
             let Some(result) = result else { continue };
             let error = result.unwrap_err();

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
 
 use weir_backend_heap::HeapBackendFactory;
 use weir_state_api::ErrorKind;
 use weir_tests::latency::{Latency, LatencyFactory};
 
-use crate::counting::World;
+use crate::counting::{KEYS, World};
 
 fn slow(latency: &Latency) -> Arc<LatencyFactory> {
     Arc::new(LatencyFactory::new(HeapBackendFactory::default(), latency.clone()))
@@ -63,6 +64,29 @@ fn a_crash_with_records_parked_loses_nothing() {
     }
     assert_eq!(world.output.committed(), world.expected());
     assert!(latency.batches().iter().any(|reads| *reads > 1), "reads were not merged");
+}
+
+#[test]
+fn reads_are_gathered_while_input_comes_and_sent_when_none_does() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let first_batch = |gather| {
+        let latency = Latency::seeded(5).deferring().by_itself();
+        let mut world = World::new(1_000);
+        world.backend = slow(&latency);
+        world.gather = gather;
+        // No checkpoint but the last one ends an epoch, which would send them.
+        world.settings = world.settings.clone().with_interval(HOUR);
+        for report in world.run(1) {
+            report.unwrap();
+        }
+        assert_eq!(world.output.committed(), world.expected());
+        latency.batches()[0]
+    };
+    // A source hands on a hundred numbers at a time, which are not all different.
+    let at_once = first_batch(Duration::ZERO);
+    assert!(at_once < KEYS as usize, "{at_once} reads in the first batch");
+    // All keys have one, and nothing but the end of the input sends them.
+    assert_eq!(first_batch(HOUR), KEYS as usize);
 }
 
 #[test]
