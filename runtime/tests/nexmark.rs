@@ -12,8 +12,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 use weir_runtime::FileSink;
 
-const QUERIES: [&str; 13] =
-    ["q3", "q4", "q5", "q7", "q8", "q9", "q11", "q15", "q16", "q17", "q18", "q19", "q20"];
+const QUERIES: [&str; 14] =
+    ["q3", "q4", "q5", "q7", "q8", "q9", "q11", "q12", "q15", "q16", "q17", "q18", "q19", "q20"];
 
 /// Builds the program, which takes no time when it is up to date, and returns its path.
 fn program() -> &'static Path {
@@ -112,6 +112,7 @@ fn a_crash_and_a_restore_at_another_parallelism_change_nothing() {
         ("q9", 3, 2),
         ("q11", 1, 3),
         ("q11", 3, 2),
+        ("q12", 2, 1),
         ("q16", 1, 2),
         ("q18", 2, 3),
         ("q19", 3, 1),

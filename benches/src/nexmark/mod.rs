@@ -15,6 +15,8 @@ mod generator;
 mod price_ranks;
 #[path = "../../../runtime/examples/nexmark/q11.rs"]
 mod q11;
+#[path = "../../../runtime/examples/nexmark/q12.rs"]
+mod q12;
 #[path = "../../../runtime/examples/nexmark/q15.rs"]
 mod q15;
 #[path = "../../../runtime/examples/nexmark/q16.rs"]

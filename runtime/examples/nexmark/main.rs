@@ -30,6 +30,7 @@ mod jobs_tests;
 mod options;
 mod price_ranks;
 mod q11;
+mod q12;
 mod q15;
 mod q16;
 mod q17;

@@ -66,6 +66,7 @@ impl ValueEnum for Choice {
             Choice::One(Query::Q8),
             Choice::One(Query::Q9),
             Choice::One(Query::Q11),
+            Choice::One(Query::Q12),
             Choice::One(Query::Q15),
             Choice::One(Query::Q16),
             Choice::One(Query::Q17),

@@ -7,7 +7,7 @@ use weir_runtime::Stream;
 use weir_state_api::Result;
 
 use super::event::{Event, Millis};
-use super::{q3, q4, q5, q7, q8, q9, q11, q15, q16, q17, q18, q19, q20};
+use super::{q3, q4, q5, q7, q8, q9, q11, q12, q15, q16, q17, q18, q19, q20};
 
 /// One of the queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -26,6 +26,8 @@ pub(crate) enum Query {
     Q9,
     /// Bids of each user by session.
     Q11,
+    /// Bids of each user in ten seconds of processing time, summed up.
+    Q12,
     /// Bids, distinct bidders and distinct auctions, by price.
     Q15,
     /// The same for each channel.
@@ -51,6 +53,7 @@ impl Query {
             Query::Q8 => q8::job(events),
             Query::Q9 => q9::job(events),
             Query::Q11 => q11::job(events),
+            Query::Q12 => q12::job(events),
             Query::Q15 => q15::job(events),
             Query::Q16 => q16::job(events),
             Query::Q17 => q17::job(events),
@@ -70,6 +73,7 @@ impl Query {
             Query::Q8 => q8::reference(events),
             Query::Q9 => q9::reference(events),
             Query::Q11 => q11::reference(events),
+            Query::Q12 => q12::reference(events),
             Query::Q15 => q15::reference(events),
             Query::Q16 => q16::reference(events),
             Query::Q17 => q17::reference(events),
@@ -90,6 +94,7 @@ impl fmt::Display for Query {
             Query::Q8 => "q8",
             Query::Q9 => "q9",
             Query::Q11 => "q11",
+            Query::Q12 => "q12",
             Query::Q15 => "q15",
             Query::Q16 => "q16",
             Query::Q17 => "q17",
