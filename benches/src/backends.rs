@@ -167,6 +167,17 @@ impl Backend {
     /// The same with so much memory.
     pub(crate) fn options_within(self, budget: Budget) -> Result<String> {
         let (factory, _directory) = self.factory_within(Purpose::Access, budget)?;
+        if self == Backend::Forst {
+            // Resources show what they hold, which is nothing yet; here their limits count.
+            let ForstOptions { block_bytes, table_bytes, compression, keep_flushed, .. } =
+                ForstOptions::default();
+            return Ok(format!(
+                "cache_bytes {}, memtable_bytes {}, disk_cache {DISK_CACHE}, compression {compression:?}, \
+                 block_bytes {block_bytes}, table_bytes {table_bytes}, keep_flushed {keep_flushed}; the \
+                 others by default",
+                budget.cache, budget.writes
+            ));
+        }
         Ok(format!("{factory:?}"))
     }
 

@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 
 use weir_state_api::{
     BackendFactory, CheckpointId, Codec, Environment, Error, ErrorKind, KeyedStore, Notification,
-    OpenRequest, Ordered, Result, SnapshotHandle, SnapshotRequest, SnapshotTask, TokioSpawner,
-    ValueState,
+    OpenRequest, Ordered, Result, SnapshotHandle, SnapshotKind, SnapshotRequest, SnapshotTask,
+    TokioSpawner, ValueState,
 };
 
 use crate::backends::{Backend, Purpose, folder_store, local_folder, runtime};
+use crate::interrupt;
 use crate::measure::{Recorder, Samples, millis, timed};
 use crate::micro::contestant::Contestant;
 use crate::micro::family::DEFAULT_GROUPS;
@@ -35,20 +36,92 @@ pub(crate) struct Sizes {
     pub(crate) under_load: i64,
 }
 
+/// Decides who is better.
+const PINNED: &str = "synchronous part";
+
+/// Measures the backends, in turn.
 pub(crate) fn run(
     recorder: &mut Recorder,
     backends: &[Backend],
     sizes: Sizes,
     flink: Option<&Rc<FlinkInstall>>,
 ) -> Result<()> {
-    for &backend in backends {
-        let bench = Bench::new(backend)?;
-        let flink = flink.filter(|_| backend == Backend::Heap);
-        let flink = flink.and_then(|flink| start_flink(recorder, sizes.values as usize, flink));
-        bench.whole_and_increment(recorder, sizes.values, flink)?;
-        bench.under_load(recorder, sizes.under_load)?;
-    }
+    let order = shuffled(sizes.values, 42);
+    let workload = format!("{} x 100 B", sizes.values);
+    let flink = flink.filter(|_| backends.contains(&Backend::Heap));
+    let mut flink = flink.and_then(|flink| start_flink(recorder, order.len(), flink));
+    let mut peer = Samples::default();
+    take_turns(
+        recorder,
+        &workload,
+        backends,
+        |backend| Values::open(backend, &order),
+        |recorder, values, round| {
+            let [whole, restored, changed] = values.round(&order, round)?;
+            let theirs = flink.as_mut().filter(|_| values.bench.backend == Backend::Heap);
+            match theirs.map(FlinkProcess::snapshots) {
+                Some(Ok(theirs)) if round > 0 => {
+                    let samples = &mut values.samples;
+                    let speed = |theirs: Duration, ours| theirs.div_duration_f64(ours);
+                    samples.add("whole: speed over flink", "x", speed(theirs.written, whole));
+                    samples.add("restore: same", "x", speed(theirs.restored, restored));
+                    samples.add("1 % changed: same", "x", speed(theirs.changed, changed));
+                    add(&mut peer, theirs);
+                }
+                None | Some(Ok(_)) => {}
+                Some(Err(error)) => {
+                    recorder.fail(SUITE, FLINK, &error);
+                    flink = None;
+                }
+            }
+            Ok(())
+        },
+        |values| values.samples,
+    );
+    peer.record(recorder, SUITE, &workload, FLINK);
+
+    let order = shuffled(sizes.under_load, 42);
+    let workload = format!("{} i64, 10 % change", sizes.under_load);
+    take_turns(
+        recorder,
+        &workload,
+        backends,
+        |backend| Loaded::open(backend, &order),
+        |_, loaded, round| loaded.round(&order, round),
+        |loaded| loaded.samples,
+    );
     Ok(())
+}
+
+/// Opens all backends and lets each do its part in every round; the first round warms up. Who fails is
+/// out.
+fn take_turns<E>(
+    recorder: &mut Recorder,
+    workload: &str,
+    backends: &[Backend],
+    open: impl Fn(Backend) -> Result<E>,
+    mut part: impl FnMut(&mut Recorder, &mut E, u64) -> Result<()>,
+    samples: impl Fn(E) -> Samples,
+) {
+    let mut entrants = Vec::new();
+    for &backend in backends {
+        match open(backend) {
+            Ok(entrant) => entrants.push((backend, entrant)),
+            Err(error) => recorder.fail(workload, &backend.to_string(), &error),
+        }
+    }
+    for round in (0..=recorder.rounds() as u64).take_while(|_| !interrupt::requested()) {
+        entrants.retain_mut(|(backend, entrant)| match part(recorder, entrant, round) {
+            Ok(()) => true,
+            Err(error) => {
+                recorder.fail(workload, &backend.to_string(), &error);
+                false
+            }
+        });
+    }
+    let contestants =
+        entrants.into_iter().map(|(backend, entrant)| (backend.to_string(), samples(entrant)));
+    recorder.record_turns(SUITE, workload, PINNED, contestants.collect());
 }
 
 /// Flink's heap backend, filled.
@@ -96,111 +169,6 @@ impl Bench {
         self.tokio.block_on(KeyedStore::open(&*self.factory, request))
     }
 
-    /// All of a state of 100-byte values, then one percent of it, then back.
-    fn whole_and_increment(
-        &self,
-        recorder: &mut Recorder,
-        entries: i64,
-        mut flink: Option<FlinkProcess>,
-    ) -> Result<()> {
-        let mut store = self.open(Vec::new())?;
-        let value = store.value::<Vec<u8>>("value")?;
-        let order = shuffled(entries, 42);
-        fill(&mut store, &value, &order, 0)?;
-        let workload = format!("{entries} x 100 B");
-        let (mut samples, mut peer) = (Samples::default(), Samples::default());
-        for round in 0..recorder.rounds() as u64 {
-            // A savepoint builds on nothing, and nothing builds on it.
-            let mut whole = SnapshotRequest::checkpoint(CheckpointId(3 * round + 1), "whole");
-            whole.kind = weir_state_api::SnapshotKind::NativeSavepoint;
-            let (task, pinned) = timed(|| store.snapshot(whole))?;
-            let (handle, whole_in) = timed(|| self.tokio.block_on(task.run()))?;
-            samples.add("synchronous part", "ms", millis(pinned));
-            samples.add("whole: written in", "ms", millis(whole_in));
-            samples.add("whole: size", "MB", handle.total_bytes() as f64 / 1e6);
-            let (mut restored, restored_in) = timed(|| self.open(vec![handle]))?;
-            samples.add("whole: restored in", "ms", millis(restored_in));
-            check(&mut restored, &order)?;
-            drop(restored);
-
-            let base = CheckpointId(3 * round + 2);
-            let task = store.snapshot(SnapshotRequest::checkpoint(base, "base"))?;
-            self.tokio.block_on(task.run())?;
-            store.notify(Notification::Complete(base))?;
-            let changed = order.len() / 100;
-            let from = (round as usize * changed) % (order.len() - changed);
-            fill(&mut store, &value, &order[from..from + changed], round as u8 + 1)?;
-            let before = store.statistics().bytes_uploaded;
-            let next = SnapshotRequest::checkpoint(CheckpointId(3 * round + 3), "next");
-            let task = store.snapshot(next)?;
-            let (_, written) = timed(|| self.tokio.block_on(task.run()))?;
-            let uploaded = store.statistics().bytes_uploaded - before;
-            samples.add("1 % changed: written in", "ms", millis(written));
-            samples.add("1 % changed: size", "MB", uploaded as f64 / 1e6);
-            match flink.as_mut().map(FlinkProcess::snapshots) {
-                None => {}
-                Some(Ok(theirs)) => {
-                    let speed = |theirs: Duration, ours| theirs.div_duration_f64(ours);
-                    samples.add("whole: speed over flink", "x", speed(theirs.written, whole_in));
-                    samples.add("restore: same", "x", speed(theirs.restored, restored_in));
-                    samples.add("1 % changed: same", "x", speed(theirs.changed, written));
-                    add(&mut peer, theirs);
-                }
-                Some(Err(error)) => {
-                    recorder.fail(SUITE, FLINK, &error);
-                    flink = None;
-                }
-            }
-        }
-        samples.record(recorder, SUITE, &workload, &self.backend.to_string());
-        peer.record(recorder, SUITE, &workload, FLINK);
-        Ok(())
-    }
-
-    /// A writer at full speed, without a snapshot and while one is written. It changes a tenth of
-    /// the entries, over and over, all over the state.
-    fn under_load(&self, recorder: &mut Recorder, entries: i64) -> Result<()> {
-        let mut store = self.open(Vec::new())?;
-        let value = store.value::<i64>("value")?;
-        let order = shuffled(entries, 42);
-        for key in &order {
-            store.set_key(key)?;
-            value.set(&mut store, key)?;
-        }
-        let state_bytes = store.statistics().memory_bytes;
-        let changing = &order[..order.len() / 10];
-        let workload = format!("{entries} i64, 10 % change");
-        let mut samples = Samples::default();
-        for round in 0..recorder.rounds() as u64 {
-            let quiet = write_while(&mut store, &value, changing, |elapsed| {
-                elapsed < Duration::from_millis(500)
-            })?;
-            let mut request = SnapshotRequest::checkpoint(CheckpointId(round + 1), "load");
-            request.kind = weir_state_api::SnapshotKind::NativeSavepoint;
-            let memory = ResidentMemory::begin();
-            let (task, pinned) = timed(|| store.snapshot(request))?;
-            let (done, handle) = self.run_aside(task);
-            let busy =
-                write_while(&mut store, &value, changing, |_| !done.load(Ordering::Acquire))?;
-            let handle = self.tokio.block_on(handle).map_err(|error| {
-                Error::new(ErrorKind::Closed, "the snapshot's thread has failed").source(error)
-            })??;
-            let extra = memory.peak_growth();
-            samples.add("synchronous part", "ms", millis(pinned));
-            samples.add("written in", "ms", millis(busy.time));
-            samples.add("size", "MB", handle.total_bytes() as f64 / 1e6);
-            samples.add("longest write", "ms", millis(busy.longest.max(pinned)));
-            samples.add("writes beside it", "%", 100.0 * busy.rate() / quiet.rate());
-            samples.add("writes alone", "M/s", quiet.rate() / 1e6);
-            if let Some(extra) = extra {
-                samples.add("extra memory", "%", 100.0 * extra as f64 / state_bytes as f64);
-            }
-        }
-        samples.add("memory per entry", "bytes", state_bytes as f64 / entries as f64);
-        samples.record(recorder, SUITE, &workload, &self.backend.to_string());
-        Ok(())
-    }
-
     /// Runs a task on another thread; the flag tells when it is done.
     fn run_aside(
         &self,
@@ -214,6 +182,113 @@ impl Bench {
             result
         });
         (done, handle)
+    }
+}
+
+/// A state of 100-byte values.
+struct Values {
+    bench: Bench,
+    store: KeyedStore<i64>,
+    value: ValueState<Vec<u8>>,
+    samples: Samples,
+}
+
+impl Values {
+    fn open(backend: Backend, order: &[i64]) -> Result<Self> {
+        let bench = Bench::new(backend)?;
+        let mut store = bench.open(Vec::new())?;
+        let value = store.value("value")?;
+        fill(&mut store, &value, order, 0)?;
+        Ok(Values { bench, store, value, samples: Samples::default() })
+    }
+
+    /// All of it, then back, then one percent: how long the three took.
+    fn round(&mut self, order: &[i64], round: u64) -> Result<[Duration; 3]> {
+        let Values { bench, store, value, .. } = self;
+        let mut unmeasured = Samples::default();
+        let samples = if round > 0 { &mut self.samples } else { &mut unmeasured };
+        // A savepoint builds on nothing, and nothing builds on it.
+        let mut whole = SnapshotRequest::checkpoint(CheckpointId(3 * round + 1), "whole");
+        whole.kind = SnapshotKind::NativeSavepoint;
+        let (task, pinned) = timed(|| store.snapshot(whole))?;
+        let (handle, whole_in) = timed(|| bench.tokio.block_on(task.run()))?;
+        samples.add(PINNED, "ms", millis(pinned));
+        samples.add("whole: written in", "ms", millis(whole_in));
+        samples.add("whole: size", "MB", handle.total_bytes() as f64 / 1e6);
+        let (mut restored, restored_in) = timed(|| bench.open(vec![handle]))?;
+        samples.add("whole: restored in", "ms", millis(restored_in));
+        check(&mut restored, order)?;
+        drop(restored);
+
+        let base = CheckpointId(3 * round + 2);
+        let task = store.snapshot(SnapshotRequest::checkpoint(base, "base"))?;
+        bench.tokio.block_on(task.run())?;
+        store.notify(Notification::Complete(base))?;
+        let changed = order.len() / 100;
+        let from = (round as usize * changed) % (order.len() - changed);
+        fill(store, value, &order[from..from + changed], round as u8 + 1)?;
+        let before = store.statistics().bytes_uploaded;
+        let next = SnapshotRequest::checkpoint(CheckpointId(3 * round + 3), "next");
+        let task = store.snapshot(next)?;
+        let (_, written) = timed(|| bench.tokio.block_on(task.run()))?;
+        let uploaded = store.statistics().bytes_uploaded - before;
+        samples.add("1 % changed: written in", "ms", millis(written));
+        samples.add("1 % changed: size", "MB", uploaded as f64 / 1e6);
+        Ok([whole_in, restored_in, written])
+    }
+}
+
+/// A state whose writer works at full speed. It changes a tenth of the entries, over and over, all over
+/// the state.
+struct Loaded {
+    bench: Bench,
+    store: KeyedStore<i64>,
+    value: ValueState<i64>,
+    samples: Samples,
+}
+
+impl Loaded {
+    fn open(backend: Backend, order: &[i64]) -> Result<Self> {
+        let bench = Bench::new(backend)?;
+        let mut store = bench.open(Vec::new())?;
+        let value = store.value::<i64>("value")?;
+        for key in order {
+            store.set_key(key)?;
+            value.set(&mut store, key)?;
+        }
+        Ok(Loaded { bench, store, value, samples: Samples::default() })
+    }
+
+    /// Writes without a snapshot, then while one is written.
+    fn round(&mut self, order: &[i64], round: u64) -> Result<()> {
+        let Loaded { bench, store, value, .. } = self;
+        let mut unmeasured = Samples::default();
+        let samples = if round > 0 { &mut self.samples } else { &mut unmeasured };
+        let state_bytes = store.statistics().memory_bytes as f64;
+        let changing = &order[..order.len() / 10];
+        let quiet =
+            write_while(store, value, changing, |elapsed| elapsed < Duration::from_millis(500))?;
+        let mut request = SnapshotRequest::checkpoint(CheckpointId(round + 1), "load");
+        request.kind = SnapshotKind::NativeSavepoint;
+        let memory = ResidentMemory::begin();
+        let (task, pinned) = timed(|| store.snapshot(request))?;
+        let (done, handle) = bench.run_aside(task);
+        let busy = write_while(store, value, changing, |_| !done.load(Ordering::Acquire))?;
+        let handle = bench.tokio.block_on(handle).map_err(|error| {
+            Error::new(ErrorKind::Closed, "the snapshot's thread has failed").source(error)
+        })??;
+        let extra = memory.peak_growth();
+        samples.add(PINNED, "ms", millis(pinned));
+        samples.add("written in", "ms", millis(busy.time));
+        samples.add("size", "MB", handle.total_bytes() as f64 / 1e6);
+        samples.add("longest write", "ms", millis(busy.longest.max(pinned)));
+        samples.add("writes beside it", "%", 100.0 * busy.rate() / quiet.rate());
+        samples.add("writes alone", "M/s", quiet.rate() / 1e6);
+        if let Some(extra) = extra {
+            samples.add("extra memory", "%", 100.0 * extra as f64 / state_bytes);
+        }
+        samples.add("memory per entry", "bytes", state_bytes / order.len() as f64);
+        Ok(())
     }
 }
 

@@ -173,10 +173,13 @@ fn a_disk_without_space_is_an_error_of_those_who_need_it() {
     let mut command = place.command("bash");
     // Files of more than so many KiB cannot be written; the signal would end the program.
     command.args(["-c", "trap '' XFSZ; ulimit -f 512; exec \"$0\" \"$@\"", PROGRAM]);
-    let suites = ["checkpoint", "in-flight", "--size", "quick", "--rounds", "1"];
-    let ran = place.run(command, &suites);
+    let suites = ["checkpoint", "snapshot", "in-flight", "--backends", "heap,forst"];
+    let ran = place.run(command, &[&suites[..], &["--size", "quick", "--rounds", "1"]].concat());
     assert_eq!(ran.status(), Some(1), "{}", String::from_utf8_lossy(&ran.output.stderr));
-    assert!(!ran.failure("weir heap").is_empty());
+    for backend in ["weir heap", "weir forst"] {
+        let message = ran.failure(backend);
+        assert!(message.contains("the store failed"), "{backend}: {message}");
+    }
     // This one needs no disk.
     assert!(ran.has_figures_of("direct calls"));
 }

@@ -41,6 +41,8 @@ const COLORS: [RGBColor; 8] = [
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Series {
     pub(crate) contestant: String,
+    /// Chooses colour and shape: a contestant has the same in all pictures of a report.
+    pub(crate) look: usize,
     /// Row and figure.
     pub(crate) points: Vec<(usize, Median)>,
 }
@@ -118,7 +120,7 @@ impl Chart {
         let (head, body) = canvas.split_vertically(legend);
         for (index, series) in self.series.iter().enumerate() {
             let y = LEGEND_LINE * index as i32 + LEGEND_LINE / 2;
-            mark_at(&head, index, (12, y))?;
+            mark_at(&head, series.look, (12, y))?;
             let style = ("sans-serif", 13).into_font().color(&TEXT);
             let style = style.pos(Pos::new(HPos::Left, VPos::Center));
             head.draw(&Text::new(series.contestant.clone(), (24, y), style))?;
@@ -167,7 +169,7 @@ impl Chart {
         series: &Series,
     ) -> Result<(), Box<dyn std::error::Error>> {
         let offset = (index as f64 + 1.0) / (self.series.len() as f64 + 1.0);
-        let color = COLORS[index % COLORS.len()];
+        let color = COLORS[series.look % COLORS.len()];
         for (row, median) in series.points.iter().filter(|(_, median)| median.value > 0.0) {
             let y = *row as f64 + offset;
             let ends = [(lower_end(median).log10(), y), (median.high.log10(), y)];
@@ -176,7 +178,7 @@ impl Chart {
             let place = chart.backend_coord(&(median.value.log10(), y));
             let (x0, y0) = chart.plotting_area().get_base_pixel();
             let area = chart.plotting_area().strip_coord_spec();
-            mark_at(&area, index, (place.0 - x0, place.1 - y0))?;
+            mark_at(&area, series.look, (place.0 - x0, place.1 - y0))?;
         }
         Ok(())
     }
@@ -189,11 +191,12 @@ fn lower_end(median: &Median) -> f64 {
 
 fn mark_at(
     area: &Canvas<'_>,
-    index: usize,
+    look: usize,
     (x, y): (i32, i32),
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let fill = COLORS[index % COLORS.len()].filled();
-    match index % 4 {
+    let fill = COLORS[look % COLORS.len()].filled();
+    // A colour that comes again has another shape.
+    match (look + look / COLORS.len()) % 4 {
         0 => area.draw(&Circle::new((x, y), 4, fill))?,
         1 => area.draw(&Rectangle::new([(x - 4, y - 4), (x + 4, y + 4)], fill))?,
         2 => area.draw(&Polygon::new([(x, y - 5), (x + 5, y + 4), (x - 5, y + 4)], fill))?,
@@ -253,7 +256,7 @@ mod tests {
         Chart {
             axis: "time, ns/op".into(),
             rows: medians.iter().map(|value| format!("row {value}")).collect(),
-            series: vec![Series { contestant: "weir <heap>".into(), points }],
+            series: vec![Series { contestant: "weir <heap>".into(), look: 0, points }],
         }
     }
 

@@ -4,7 +4,7 @@ use weir_state_api::Result;
 
 use super::chart::{Chart, Series, number};
 use super::suites::{Better, Headline, Presentation, SUITES};
-use super::summary::{choices, losses, overall};
+use super::summary::{Overall, choices, leaders, losses, overall};
 use crate::record::{Failure, Figure, Participant, Results};
 use crate::statistics::Median;
 
@@ -58,11 +58,12 @@ pub(crate) const METHOD: &str = "Figures are medians; in brackets the smallest a
 impl Document {
     pub(crate) fn new(results: &Results) -> Result<Self> {
         let mut chapters = Vec::new();
+        let looks = distinct(results.records.iter().map(|figure| figure.contestant.as_str()));
         for presentation in SUITES {
             let of_suite: Vec<&Figure> =
                 results.records.iter().filter(|f| f.suite == presentation.suite).collect();
             if !of_suite.is_empty() {
-                chapters.push(chapter(results, presentation, &of_suite)?);
+                chapters.push(chapter(results, presentation, &of_suite, &looks)?);
             }
         }
         let machine = &results.header.machine;
@@ -76,7 +77,7 @@ impl Document {
         Ok(Document {
             machine: machine.line(),
             warnings,
-            summary: overall(results, None).iter().map(super::summary::Overall::line).collect(),
+            summary: summary(results),
             choices: choice_table(results),
             losses: loss_table(results),
             failures: results.failures.clone(),
@@ -87,28 +88,74 @@ impl Document {
     }
 }
 
+/// Which backend leads in each suite, then how each compares with what it is a measure of.
+pub(crate) fn summary(results: &Results) -> Vec<String> {
+    let overall = overall(results, None);
+    let is_new = |index: usize, one: &Overall| {
+        // Of two backends, the other way round is the same.
+        let mut before = overall[..index].iter();
+        before.all(|o| (&o.suite, &o.one, &o.other) != (&one.suite, &one.other, &one.one))
+    };
+    let telling =
+        overall.iter().enumerate().filter(|(index, one)| one.is_telling() && is_new(*index, one));
+    let lines = telling.map(|(_, overall)| overall.line());
+    leaders(&choices(results)).into_iter().chain(lines).collect()
+}
+
+/// A row for each suite and the backend that is best in some of it.
 fn choice_table(results: &Results) -> Table {
-    let rows = choices(results).into_iter().map(|choice| {
-        let others =
-            choice.others.iter().map(|(name, times)| format!("{name} {} x", number(*times)));
-        let figure = format!("{} {}", number(choice.figure.value), choice.unit);
-        let others = others.collect::<Vec<_>>().join(", ");
-        vec![choice.suite, choice.workload, choice.best, figure, others]
+    let choices = choices(results);
+    let groups = distinct(choices.iter().map(|choice| (&choice.suite, &choice.best)));
+    let rows = groups.into_iter().map(|(suite, best)| {
+        let won = || choices.iter().filter(|one| (&one.suite, &one.best) == (suite, best));
+        let of_suite = choices.iter().filter(|choice| choice.suite == *suite).count();
+        let workloads = if won().count() > 8 && 2 * won().count() > of_suite {
+            if won().count() == of_suite { "all" } else { "the rest" }.into()
+        } else {
+            won().map(|choice| choice.workload.as_str()).collect::<Vec<_>>().join("; ")
+        };
+        let others = distinct(won().flat_map(|choice| choice.others.iter().map(|other| &other.0)));
+        let costs = others.into_iter().map(|name| {
+            let mut times: Vec<f64> = (won().flat_map(|choice| &choice.others))
+                .filter_map(|(other, times)| (other == name).then_some(*times))
+                .collect();
+            times.sort_by(f64::total_cmp);
+            let [first, .., last] = &times[..] else {
+                return format!("{name} {} x", number(times[0]));
+            };
+            format!("{name} {} to {} x", number(*first), number(*last))
+        });
+        let costs = costs.collect::<Vec<_>>().join(", ");
+        vec![suite.clone(), best.clone(), won().count().to_string(), costs, workloads]
     });
-    let head = ["suite", "workload", "best backend", "figure", "cost of the others"];
+    let head = ["suite", "best backend", "workloads", "cost of the others", "which"];
+    Table { labels: 2, head: head.map(Into::into).into(), rows: rows.collect() }
+}
+
+/// A row for each backend and whom it loses to in some workloads of a suite, worst first.
+fn loss_table(results: &Results) -> Table {
+    let losses = losses(results);
+    let groups = distinct(losses.iter().map(|loss| (&loss.suite, &loss.backend, &loss.to)));
+    let rows = groups.into_iter().map(|(suite, backend, to)| {
+        let lost = || {
+            let group = (suite, backend, to);
+            losses.iter().filter(move |loss| (&loss.suite, &loss.backend, &loss.to) == group)
+        };
+        let each = lost().map(|loss| format!("{} {}", loss.workload, number(loss.ratio.value)));
+        let why = lost().next().map_or("", |loss| loss.why).to_string();
+        let each = each.collect::<Vec<_>>().join("; ");
+        vec![suite.clone(), backend.clone(), to.clone(), lost().count().to_string(), each, why]
+    });
+    let head = ["suite", "backend", "against", "workloads", "times as fast", "why"];
     Table { labels: 3, head: head.map(Into::into).into(), rows: rows.collect() }
 }
 
-fn loss_table(results: &Results) -> Table {
-    let rows = losses(results).into_iter().map(|loss| {
-        let why = loss.why.to_string();
-        vec![loss.suite, loss.workload, loss.backend, loss.to, interval(&loss.ratio), why]
-    });
-    let head = ["suite", "workload", "backend", "against", "times as fast", "why"];
-    Table { labels: 4, head: head.map(Into::into).into(), rows: rows.collect() }
-}
-
-fn chapter(results: &Results, suite: &Presentation, figures: &[&Figure]) -> Result<Chapter> {
+fn chapter(
+    results: &Results,
+    suite: &Presentation,
+    figures: &[&Figure],
+    looks: &[&str],
+) -> Result<Chapter> {
     let mut parts = Vec::new();
     let mut rest: Vec<&Figure> = figures.to_vec();
     for section in &results.header.sections {
@@ -116,24 +163,32 @@ fn chapter(results: &Results, suite: &Presentation, figures: &[&Figure]) -> Resu
             rest.into_iter().partition(|figure| section.workloads.contains(&figure.workload));
         rest = others;
         if !of_section.is_empty() {
-            let mut part = part(suite, Some(section.title.clone()), &of_section)?;
+            let mut part = part(suite, Some(section.title.clone()), &of_section, looks)?;
             let of_these = overall(results, Some(&section.workloads));
-            part.notes = of_these.iter().map(super::summary::Overall::line).collect();
+            // With one workload the table says it all.
+            let telling =
+                of_these.iter().filter(|overall| overall.workloads > 1 && overall.is_telling());
+            part.notes = telling.map(Overall::line).collect();
             parts.push(part);
         }
     }
     if !rest.is_empty() {
-        parts.push(part(suite, None, &rest)?);
+        parts.push(part(suite, None, &rest, looks)?);
     }
     Ok(Chapter { title: suite.title.into(), about: suite.about.into(), parts })
 }
 
-fn part(suite: &Presentation, title: Option<String>, figures: &[&Figure]) -> Result<Part> {
+fn part(
+    suite: &Presentation,
+    title: Option<String>,
+    figures: &[&Figure],
+    looks: &[&str],
+) -> Result<Part> {
     let mut charts = Vec::new();
     for headline in suite.headlines {
         let of_metric: Vec<&Figure> =
             figures.iter().copied().filter(|figure| figure.metric == headline.metric).collect();
-        let chart = chart(headline, &of_metric);
+        let chart = chart(headline, &of_metric, looks);
         if let Some(svg) = chart.svg()? {
             let what = title.as_deref().unwrap_or(suite.title);
             charts.push((format!("{what}: {}", chart.axis), svg));
@@ -142,7 +197,7 @@ fn part(suite: &Presentation, title: Option<String>, figures: &[&Figure]) -> Res
     Ok(Part { title, charts, table: table(suite, figures), notes: Vec::new() })
 }
 
-fn chart(headline: &Headline, figures: &[&Figure]) -> Chart {
+fn chart(headline: &Headline, figures: &[&Figure], looks: &[&str]) -> Chart {
     let rows = distinct(figures.iter().map(|figure| figure.workload.as_str()));
     let series = distinct(figures.iter().map(|figure| figure.contestant.as_str()));
     let unit = figures.first().map_or("", |figure| figure.unit.as_str());
@@ -152,6 +207,7 @@ fn chart(headline: &Headline, figures: &[&Figure]) -> Chart {
     };
     let series = series.into_iter().map(|contestant| Series {
         contestant: contestant.into(),
+        look: looks.iter().position(|look| *look == contestant).unwrap_or_default(),
         points: (figures.iter())
             .filter(|figure| figure.contestant == contestant)
             .filter_map(|figure| {

@@ -35,9 +35,9 @@ pub(crate) fn write_markdown(results: &Results, path: &Path) -> Result<()> {
     std::fs::write(path, text).map_err(|error| unwritable(path, error))
 }
 
-/// A line for each pair that was compared.
+/// The summary, line by line.
 pub(crate) fn summary_lines(results: &Results) -> Vec<String> {
-    summary::overall(results, None).iter().map(summary::Overall::line).collect()
+    document::summary(results)
 }
 
 #[cfg(test)]

@@ -37,7 +37,11 @@ pub(crate) fn render(document: &Document) -> String {
 }
 
 fn summary(document: &Document) -> String {
-    let mut text = String::from("<section class=\"summary\">\n<h2>In short</h2>\n<ul>\n");
+    let mut text = String::from("<nav>");
+    for (number, chapter) in document.chapters.iter().enumerate() {
+        text += &format!("<a href=\"#suite-{number}\">{}</a> ", escape(&chapter.title));
+    }
+    text += "</nav>\n<section class=\"summary\">\n<h2>In short</h2>\n<ul>\n";
     for line in &document.summary {
         text += &format!("<li>{}</li>\n", escape(line));
     }
@@ -59,11 +63,7 @@ fn summary(document: &Document) -> String {
             text += &format!("<h3>{title}</h3>\n{}", table(choices));
         }
     }
-    text += "<nav>";
-    for (number, chapter) in document.chapters.iter().enumerate() {
-        text += &format!("<a href=\"#suite-{number}\">{}</a> ", escape(&chapter.title));
-    }
-    text + "</nav>\n</section>\n"
+    text + "</section>\n"
 }
 
 fn part(part: &Part) -> String {

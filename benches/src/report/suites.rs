@@ -142,8 +142,8 @@ pub(crate) fn reason(contestant: &str) -> &'static str {
     } else if contestant == "rocksdb crate" {
         "the same engine without keys of any length, key groups, types and TTL above it"
     } else if contestant == "redb" {
-        "a B+ tree in memory answers from the page that it finds; a log-structured tree looks into several \
-         files. It pays when it writes pages and makes checkpoints, which it does not do here"
+        "a B+ tree has neighbouring entries on one page, where a log-structured tree merges its memtable and \
+         its tables for each walk; its commits wait for no disk here"
     } else if contestant.starts_with("flink heap") {
         "objects on the Java heap are handed out as they are; Weir decodes bytes"
     } else {

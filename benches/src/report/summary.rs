@@ -19,11 +19,63 @@ pub(crate) struct Overall {
 impl Overall {
     pub(crate) fn line(&self) -> String {
         let Overall { suite, one, other, workloads, geometric_mean, worst: (worst, ratio) } = self;
-        format!(
-            "{suite}: {one} is {geometric_mean:.2} times as fast as {other} (geometric mean of \
-             {workloads}); worst: {worst}, {ratio:.2} times"
-        )
+        let mean = if *workloads > 1 {
+            format!(" (geometric mean of {workloads} workloads; worst: {worst}, {})", times(*ratio))
+        } else {
+            String::new()
+        };
+        if *geometric_mean >= 1.0 {
+            format!("{suite}: {one} is {geometric_mean:.2} times as fast as {other}{mean}")
+        } else {
+            let longer = 1.0 / geometric_mean;
+            format!("{suite}: {one} takes {longer:.2} times as long as {other}{mean}")
+        }
     }
+
+    /// Whether it says something about a backend as it is by default: in comparison with another one, or
+    /// with what it is a measure of.
+    pub(crate) fn is_telling(&self) -> bool {
+        let (one, other) = (self.one.as_str(), self.other.as_str());
+        let measure = !other.starts_with("weir") && counterparts(other).contains(&one);
+        is_backend(one) && (is_backend(other) || measure)
+    }
+}
+
+fn times(ratio: f64) -> String {
+    if ratio >= 1.0 {
+        format!("{ratio:.2} times as fast")
+    } else {
+        format!("{:.2} times as long", 1.0 / ratio)
+    }
+}
+
+/// A sentence for each suite: which backend is best, in how many workloads.
+pub(crate) fn leaders(choices: &[Choice]) -> Vec<String> {
+    let mut suites: Vec<&str> = Vec::new();
+    for choice in choices {
+        if !suites.contains(&choice.suite.as_str()) {
+            suites.push(&choice.suite);
+        }
+    }
+    let sentence = |suite: &&str| {
+        let mut wins: Vec<(&str, usize)> = Vec::new();
+        for choice in choices.iter().filter(|choice| choice.suite == **suite) {
+            match wins.iter_mut().find(|(name, _)| *name == choice.best) {
+                Some((_, count)) => *count += 1,
+                None => wins.push((&choice.best, 1)),
+            }
+        }
+        wins.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let all: usize = wins.iter().map(|(_, count)| count).sum();
+        let (first, won) = wins.first().copied().unwrap_or_default();
+        let others = wins.iter().skip(1).map(|(name, count)| format!(", {name} in {count}"));
+        let others = others.collect::<String>();
+        let workloads = if all == 1 { "workload" } else { "workloads" };
+        format!(
+            "{suite}: {first} is the best of the backends in {won} of {all} {workloads}{others}"
+        )
+    };
+    suites.iter().map(sentence).collect()
 }
 
 /// All pairs that were compared, in the order in which they appeared; only the named workloads if
@@ -189,6 +241,10 @@ mod tests {
         let [choice] = &choices(&results)[..] else { panic!("one workload has two backends") };
         assert_eq!(choice.best, "weir heap");
         assert_eq!(choice.others, [("weir rocks".to_string(), 2.5)]);
+        assert_eq!(
+            leaders(&choices(&results)),
+            ["micro: weir heap is the best of the backends in 1 of 1 workload"]
+        );
     }
 
     #[test]
@@ -215,6 +271,13 @@ mod tests {
             ratio("get", "weir rocks", "hashbrown", 0.1),
         ]);
         let all = overall(&results, None);
+        assert!(all[0].is_telling() && !all[1].is_telling());
+        assert_eq!(
+            all[0].line(),
+            "micro: weir heap is 2.00 times as fast as hashbrown (geometric mean of 2 workloads; \
+             worst: get, 1.00 times as fast)"
+        );
+        assert_eq!(all[1].line(), "micro: weir rocks takes 10.00 times as long as hashbrown");
         assert_eq!(all.len(), 2);
         assert_eq!((all[0].geometric_mean, all[0].workloads), (2.0, 2));
         assert_eq!(all[0].worst, ("get".to_string(), 1.0));
