@@ -19,6 +19,7 @@ use crate::format::record;
 use crate::kept::{Kept, Left};
 use crate::log::InstanceLog;
 use crate::materializer::Materializer;
+use crate::metrics::count;
 
 /// An instance of a changelog around one of the wrapped backend.
 pub(crate) struct ChangelogBackend {
@@ -68,6 +69,22 @@ impl ChangelogBackend {
             Some(base) => self.inner.notify(Notification::Subsumed(base.id)),
             None => Ok(()),
         }
+    }
+
+    /// Whether a materialization is to be begun. One that has taken too long has failed.
+    fn materialization_is_due(&mut self, now: Instant) -> bool {
+        if let Some(late) = self.materializer.give_up_late(now) {
+            count(&self.shared.counters().materializations_failed, 1);
+            // It concerns later materializations only.
+            drop(self.inner.notify(Notification::Aborted(late)));
+        }
+        self.materializer.is_due(now, self.batches())
+    }
+
+    /// Batches that a handle names.
+    fn batches(&self) -> usize {
+        let restored = self.base.as_ref().map_or(0, |base| base.restored_batches());
+        self.log.batches() + restored
     }
 
     /// After a change, with a schedule by changes.
@@ -270,9 +287,7 @@ impl KeyedBackend for ChangelogBackend {
         match self.checkpoint_from_log(&request) {
             Some(task) => {
                 let now = Instant::now();
-                if self.materializer.is_due(now, self.log.batches())
-                    && self.materializer.is_overdue()
-                {
+                if self.materialization_is_due(now) && self.materializer.is_overdue() {
                     self.materialize(now);
                 }
                 Ok(task)
@@ -290,7 +305,7 @@ impl KeyedBackend for ChangelogBackend {
             self.lose_what_was_named()?;
         }
         let now = Instant::now();
-        if self.materializer.is_due(now, self.log.batches()) {
+        if self.materialization_is_due(now) {
             self.materialize(now);
         }
         Ok(())

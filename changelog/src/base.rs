@@ -23,6 +23,18 @@ pub(crate) struct Base {
     pub(crate) copies: Vec<CopyUse>,
 }
 
+impl Base {
+    /// Batches of former instances that each handle names, and that a restore replays first.
+    pub(crate) fn restored_batches(&self) -> usize {
+        self.restored.iter().map(|log| log.range.segments.len()).sum()
+    }
+
+    /// Their changes.
+    pub(crate) fn restored_changes(&self) -> u64 {
+        self.restored.iter().map(|log| log.range.changes()).sum()
+    }
+}
+
 /// A log of a former instance, with the objects it names.
 #[derive(Debug, Clone)]
 pub(crate) struct RestoredLog {

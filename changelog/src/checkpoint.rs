@@ -1,5 +1,6 @@
 //! Checkpoints: what is pinned in the call, and the handle that the task builds.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -35,15 +36,31 @@ struct Account {
 #[derive(Debug, Default)]
 struct Named {
     objects: Vec<Arc<LogObject>>,
+    /// The addresses of these.
+    known: HashSet<usize>,
     /// Batches of checkpoints that have begun, whose objects are not known yet.
     pinned: Vec<Arc<Chunk>>,
+    /// Up to where all batches of the instance are among them.
+    taken_in: u64,
 }
 
 impl Named {
     fn add(&mut self, object: &Arc<LogObject>) {
-        if !self.objects.iter().any(|other| Arc::ptr_eq(other, object)) {
+        if self.known.insert(Arc::as_ptr(object).addr()) {
             self.objects.push(Arc::clone(object));
         }
+    }
+
+    /// Those that no instance needs are not named any more.
+    fn forget_unused(&mut self) {
+        let Named { objects, known, .. } = self;
+        objects.retain(|object| {
+            let used = object.is_used();
+            if !used {
+                known.remove(&Arc::as_ptr(object).addr());
+            }
+            used
+        });
     }
 
     /// Takes in which objects are known by now.
@@ -64,12 +81,22 @@ impl Lent {
     fn pin(&self, chunks: &[Arc<Chunk>]) {
         let mut named = self.lock();
         named.settle();
-        for chunk in chunks {
+        // What was there at the last checkpoint still is: the instance needs its batches.
+        let known = chunks.partition_point(|chunk| chunk.to.0 <= named.taken_in);
+        let mut without_gap = true;
+        for chunk in &chunks[known..] {
             match chunk.stored() {
-                Some(stored) => named.add(stored.object.object()),
+                Some(stored) => {
+                    named.add(stored.object.object());
+                    if without_gap {
+                        named.taken_in = chunk.to.0;
+                    }
+                    continue;
+                }
                 None if named.pinned.iter().any(|other| Arc::ptr_eq(other, chunk)) => {}
                 None => named.pinned.push(Arc::clone(chunk)),
             }
+            without_gap = false;
         }
     }
 
@@ -90,7 +117,7 @@ impl Lent {
     fn name(&self, objects: &[Arc<LogObject>], table: &mut ObjectTable) {
         let mut named = self.lock();
         named.settle();
-        named.objects.retain(|object| object.is_used());
+        named.forget_unused();
         objects.iter().for_each(|object| named.add(object));
         for object in &named.objects {
             object.name();
@@ -157,6 +184,11 @@ impl ChangelogBackend {
         count(&self.shared.counters().whole_checkpoints, 1);
         count(&self.shared.counters().materializations_begun, 1);
         self.materializer.invalidate();
+        if !self.log.has_writer() {
+            let request = &self.request;
+            let (environment, directory) = (request.environment.clone(), request.directory.clone());
+            self.log.write_to(self.shared.writer.open(environment, directory)?);
+        }
         self.log.restart();
         let begun = self.materializer.begin(Instant::now(), self.log.position());
         // What the wrapped backend may build on goes away with the checkpoint that names it.

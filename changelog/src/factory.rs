@@ -32,8 +32,9 @@ impl Shared {
 
 /// Opens instances of another backend with a log around each.
 ///
-/// All instances of a process should come from one factory and its clones: they share one writer, which
-/// packs their batches into common objects. The wrapped backend must be the one that wrote the
+/// All instances of one job in a process should come from one factory and its clones: they share one writer,
+/// which packs their batches into common objects. **Each job needs a factory of its own**: a common object
+/// lies in the folder of one of its instances, and is deleted by the job whose folder that is. The wrapped backend must be the one that wrote the
 /// snapshots that an instance is restored from; its options may differ.
 ///
 /// An instance logs when it may create objects between snapshots: when

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,13 +17,17 @@ use opendal::Operator;
 use weir_state_api::{ObjectRef, Spawner};
 
 use crate::metrics::{Counters, count};
+use crate::options::ChangelogOptions;
 
 /// The store of copies, and which of them are needed; shared by all instances of a process.
 #[derive(Debug, Clone)]
 pub(crate) struct LocalCopies {
     store: Operator,
-    /// After how long a read is given up.
-    patience: Duration,
+    /// After how long a request is given up: a read, and any other.
+    patience: (Duration, Duration),
+    /// How many bytes may be on their way to the disk. Beyond, an object goes without a copy.
+    room: u64,
+    under_way: Arc<AtomicU64>,
     needed: Arc<Needed>,
 }
 
@@ -45,8 +50,26 @@ impl Needed {
 }
 
 impl LocalCopies {
-    pub(crate) fn new(store: Operator, patience: Duration) -> Self {
-        LocalCopies { store, patience, needed: Arc::default() }
+    pub(crate) fn new(store: Operator, options: &ChangelogOptions) -> Self {
+        LocalCopies {
+            store,
+            patience: (options.hedge_after, options.attempt_timeout),
+            room: options.max_in_flight_bytes,
+            under_way: Arc::default(),
+            needed: Arc::default(),
+        }
+    }
+
+    /// The result of a request, if there is one in time: a disk that does not answer must not hold up what the
+    /// store can do, nor keep what was to be written to it.
+    async fn in_time<T, R>(&self, patience: Duration, request: R) -> Option<T>
+    where
+        R: IntoFuture<Output = opendal::Result<T>>,
+    {
+        match select(pin!(request.into_future()), Delay::new(patience)).await {
+            Either::Left((result, _)) => result.ok(),
+            Either::Right(_) => None,
+        }
     }
 
     /// Somebody may restore from a copy of this object.
@@ -64,44 +87,55 @@ impl LocalCopies {
         bytes: Bytes,
         counters: &Arc<Counters>,
     ) {
-        let (store, name) = (self.store.clone(), name_of(path).to_owned());
+        let length = bytes.len() as u64;
+        let before = self.under_way.fetch_add(length, Ordering::Relaxed);
+        if before > 0 && before + length > self.room {
+            self.under_way.fetch_sub(length, Ordering::Relaxed);
+            count(&counters.failed_local_copies, 1);
+            return;
+        }
+        let (copies, name) = (self.clone(), name_of(path).to_owned());
         let counters = Arc::clone(counters);
         spawner.spawn(Box::pin(async move {
-            if store.write(&name, bytes).await.is_err() {
+            let written = copies.in_time(copies.patience.1, copies.store.write(&name, bytes)).await;
+            copies.under_way.fetch_sub(length, Ordering::Relaxed);
+            if written.is_none() {
                 count(&counters.failed_local_copies, 1);
             }
         }));
     }
 
     /// The copy of an object, if there is a whole one: a copy of half an object, or of another one, is
-    /// none. A local disk that does not answer must not hold up what the store can do.
+    /// none.
     pub(crate) async fn read(&self, object: &ObjectRef) -> Option<Bytes> {
-        let read = pin!(self.store.read(name_of(&object.path)).into_future());
-        let bytes = match select(read, Delay::new(self.patience)).await {
-            Either::Left((bytes, _)) => bytes.ok()?.to_bytes(),
-            Either::Right(_) => return None,
-        };
+        let bytes =
+            self.in_time(self.patience.0, self.store.read(name_of(&object.path))).await?.to_bytes();
         let whole = bytes.len() as u64 == object.length && crc32fast::hash(&bytes) == object.crc32;
         whole.then_some(bytes)
     }
 
     /// Deletes the copy of an object.
     pub(crate) async fn delete(&self, path: &str) {
-        drop(self.store.delete(name_of(path)).await);
+        self.in_time(self.patience.1, self.store.delete(name_of(path))).await;
     }
 
     /// Deletes all copies that nobody needs.
     pub(crate) fn sweep(&self, spawner: &dyn Spawner, counters: &Arc<Counters>) {
         let (copies, counters) = (self.clone(), Arc::clone(counters));
         spawner.spawn(Box::pin(async move {
-            let Ok(entries) = copies.store.list("").await else { return };
+            let listed = copies.in_time(copies.patience.1, copies.store.list("")).await;
+            let Some(entries) = listed else { return };
             for entry in entries {
                 let name = entry.path();
                 // Nothing but copies: the folder may hold what is not ours.
                 let unneeded = name.starts_with("log-") && !copies.needed.lock().contains_key(name);
-                if unneeded && copies.store.delete(name).await.is_ok() {
-                    count(&counters.swept_local_copies, 1);
+                if !unneeded {
+                    continue;
                 }
+                if copies.in_time(copies.patience.1, copies.store.delete(name)).await.is_none() {
+                    return;
+                }
+                count(&counters.swept_local_copies, 1);
             }
         }));
     }

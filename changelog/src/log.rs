@@ -69,6 +69,17 @@ impl InstanceLog {
         self.chunks.len()
     }
 
+    /// Whether somebody takes what is handed over.
+    pub(crate) fn has_writer(&self) -> bool {
+        self.stream.as_ref().is_some_and(LogStream::is_open)
+    }
+
+    /// Hands over to this one from now on. What the former one had is lost.
+    pub(crate) fn write_to(&mut self, stream: LogStream) {
+        self.stop();
+        self.stream = Some(stream);
+    }
+
     /// Begins to record here; what came before is forgotten.
     pub(crate) fn restart(&mut self) {
         self.stop();
@@ -151,6 +162,9 @@ impl InstanceLog {
     /// Resolves when everything before [`position`](InstanceLog::position) is in the store.
     pub(crate) fn persist(&mut self) -> Option<Persisted> {
         self.hand_over();
+        if self.records && !self.has_writer() {
+            self.stop();
+        }
         self.records.then(|| self.stream.as_ref().map(LogStream::persist)).flatten()
     }
 

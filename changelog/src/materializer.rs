@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weir_state_api::{CheckpointId, Error, ErrorKind, Result, SnapshotHandle};
 
 use crate::format::{LogId, LogPosition};
-use crate::options::Materialization;
+use crate::options::{ChangelogOptions, Materialization};
 
 /// A materialization that has ended.
 #[derive(Debug)]
@@ -73,7 +73,10 @@ pub(crate) struct Materializer {
     max_batches: usize,
     next_id: u64,
     generation: u64,
-    running: Option<Begun>,
+    running: Option<(Begun, Instant)>,
+    timeout: Duration,
+    /// Those that were given up while they ran.
+    given_up: Vec<Begun>,
     outcomes: Outcomes,
     due: Option<Instant>,
     /// With a schedule by changes: the position at which it is due, beyond all else.
@@ -88,12 +91,12 @@ pub(crate) struct Materializer {
 impl Materializer {
     /// For an instance whose wrapped backend has seen snapshots up to `last`.
     pub(crate) fn new(
-        schedule: Materialization,
-        max_batches: usize,
+        options: &ChangelogOptions,
         last: CheckpointId,
         log: LogId,
         requests: Arc<AtomicU64>,
     ) -> Self {
+        let schedule = options.materialization;
         let due = match schedule {
             Materialization::Every(interval) => {
                 let part = u32::from(log.0[0]) << 8 | u32::from(log.0[1]);
@@ -104,10 +107,12 @@ impl Materializer {
         let served = requests.load(Ordering::Relaxed);
         let mut new = Materializer {
             schedule,
-            max_batches,
+            max_batches: options.max_batches,
             next_id: last.0.saturating_add(1),
             generation: 0,
             running: None,
+            timeout: options.materialization_timeout,
+            given_up: Vec::new(),
             outcomes: Outcomes::default(),
             due,
             due_at: u64::MAX,
@@ -117,6 +122,19 @@ impl Materializer {
         };
         new.count_from(LogPosition::START);
         new
+    }
+
+    /// The log begins here, behind that of a former instance, which counts like its own. When that is long
+    /// enough by itself, the first checkpoint still builds on it: a job that has just been restored wants
+    /// one soon.
+    pub(crate) fn goes_on(&mut self, now: Instant, position: LogPosition, restored_changes: u64) {
+        self.count_from(position);
+        match self.schedule {
+            Materialization::AfterChanges(changes) if restored_changes >= changes => {
+                self.due = Some(now);
+            }
+            _ => self.due_at = self.due_at.saturating_sub(restored_changes),
+        }
     }
 
     /// A number that the wrapped backend has not seen.
@@ -154,7 +172,7 @@ impl Materializer {
     /// One begins here.
     pub(crate) fn begin(&mut self, now: Instant, position: LogPosition) -> Begun {
         let begun = Begun { id: self.next_id(), position, generation: self.generation };
-        self.running = Some(begun);
+        self.running = Some((begun, now));
         self.skip(now, position);
         begun
     }
@@ -163,10 +181,19 @@ impl Materializer {
     pub(crate) fn skip(&mut self, now: Instant, position: LogPosition) {
         self.overdue = false;
         self.served = self.requests.load(Ordering::Relaxed);
-        if let Materialization::Every(interval) = self.schedule {
-            self.due = now.checked_add(interval);
-        }
+        self.due = match self.schedule {
+            Materialization::Every(interval) => now.checked_add(interval),
+            Materialization::AfterChanges(_) | Materialization::OnRequest => None,
+        };
         self.count_from(position);
+    }
+
+    /// Gives up the one under way when it has taken too long.
+    pub(crate) fn give_up_late(&mut self, now: Instant) -> Option<CheckpointId> {
+        let late = |(_, since): &(Begun, Instant)| now >= *since + self.timeout;
+        let (begun, _) = self.running.take_if(|running| late(running))?;
+        self.given_up.push(begun);
+        Some(begun.id)
     }
 
     /// The log before is useless, and so is whatever was begun on it.
@@ -182,11 +209,14 @@ impl Materializer {
 
     /// What has ended since the last time, and whether it can be used.
     pub(crate) fn ended(&mut self) -> Vec<(Outcome, bool)> {
-        let outcomes = self.outcomes.take();
+        let mut outcomes = self.outcomes.take();
+        // Of those nobody wants to hear any more.
+        outcomes.retain(|outcome| {
+            let known = self.given_up.iter().position(|begun| *begun == outcome.materialized);
+            known.map(|at| self.given_up.swap_remove(at)).is_none()
+        });
         for outcome in &outcomes {
-            if self.running == Some(outcome.materialized) {
-                self.running = None;
-            }
+            self.running.take_if(|(begun, _)| *begun == outcome.materialized);
         }
         let current = self.generation;
         let of_today = |outcome: &Outcome| outcome.materialized.generation == current;
@@ -214,8 +244,9 @@ mod tests {
     fn the_first_interval_is_a_random_part_of_one_and_later_ones_come_whole() {
         let interval = Duration::from_secs(6_000);
         let scheduled = |byte| {
-            let (every, log) = (Materialization::Every(interval), LogId([byte; 16]));
-            Materializer::new(every, 10, CheckpointId(0), log, Arc::default())
+            let every = Materialization::Every(interval);
+            let options = ChangelogOptions::default().with_materialization(every);
+            Materializer::new(&options, CheckpointId(0), LogId([byte; 16]), Arc::default())
         };
         let begun = Instant::now();
         let after = |part: f64| begun + interval.mul_f64(part);
@@ -224,5 +255,48 @@ mod tests {
         assert!(!late.is_due(after(0.9), 0) && late.is_due(after(1.0), 0));
         early.skip(after(0.1), LogPosition(5));
         assert!(!early.is_due(after(1.09), 0) && early.is_due(after(1.1), 0));
+    }
+
+    /// One that is lost must not be the last.
+    #[test]
+    fn one_that_does_not_end_is_given_up_and_what_comes_of_it_later_is_nothing() {
+        let options = ChangelogOptions::default()
+            .with_materialization(Materialization::OnRequest)
+            .with_max_batches(10)
+            .with_materialization_timeout(Duration::from_secs(100));
+        let new = || Materializer::new(&options, CheckpointId(0), LogId([0; 16]), Arc::default());
+        let (mut materializer, begun) = (new(), Instant::now());
+        let lost = materializer.begin(begun, LogPosition(5));
+        let outcome = materializer.outcome_of(lost);
+        assert_eq!(materializer.give_up_late(begun + Duration::from_secs(99)), None);
+        let late = begun + Duration::from_secs(100);
+        assert!(!materializer.is_due(late, 11));
+        assert_eq!(materializer.give_up_late(late), Some(lost.id));
+        assert_eq!(materializer.give_up_late(late), None);
+        assert!(materializer.is_due(late, 11));
+        let next = materializer.begin(late, LogPosition(9));
+        drop(outcome);
+        assert!(materializer.ended().is_empty() && materializer.is_running());
+        drop(materializer.outcome_of(next));
+        assert_eq!(materializer.ended().len(), 1);
+    }
+
+    /// What a former instance logged counts.
+    #[test]
+    fn a_log_that_goes_on_is_due_earlier() {
+        let options =
+            ChangelogOptions::default().with_materialization(Materialization::AfterChanges(100));
+        let new = || Materializer::new(&options, CheckpointId(0), LogId([0; 16]), Arc::default());
+        let now = Instant::now();
+        for (restored, due, at_once) in [(0, 100, false), (60, 40, false), (100, 100, true)] {
+            let mut materializer = new();
+            materializer.goes_on(now, LogPosition(7), restored);
+            assert!(materializer.is_due_at(LogPosition(7 + due)), "{restored}");
+            assert!(!materializer.is_due_at(LogPosition(6 + due)), "{restored}");
+            assert_eq!(materializer.is_due(now, 0), at_once, "{restored}");
+            materializer.begin(now, LogPosition(8));
+            materializer.invalidate();
+            assert!(!materializer.is_due(now, 0), "{restored}");
+        }
     }
 }

@@ -49,7 +49,8 @@ pub struct ChangelogMetrics {
     pub materializations_begun: u64,
     /// Materializations that are done.
     pub materializations_done: u64,
-    /// Materializations that failed, or were overtaken by a change that made them useless.
+    /// Materializations that failed, took too long, or were overtaken by a change that made them useless.
+    /// What is begun, not done and not failed is under way, or ended after the instance was last called.
     pub materializations_failed: u64,
     /// Checkpoints that could not build on a log, and hold a whole snapshot of the wrapped backend.
     pub whole_checkpoints: u64,

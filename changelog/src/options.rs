@@ -64,8 +64,11 @@ pub struct ChangelogOptions {
     pub retry_pause: Duration,
     /// When instances materialize. Default: every ten minutes.
     pub materialization: Materialization,
-    /// How many batches the log of an instance may have before it materializes, whatever the time:
-    /// each takes some forty bytes in every handle. Default: 4,000.
+    /// After how long a materialization that has not ended counts as failed, so that the next can begin.
+    /// Default: one hour.
+    pub materialization_timeout: Duration,
+    /// How many batches the log of an instance may have, those that it was restored with among them, before
+    /// it materializes, whatever the time: each takes some forty bytes in every handle. Default: 4,000.
     pub max_batches: usize,
     /// A store beside the first, usually a local folder, for second copies of the log's objects, from
     /// which a restore reads first, once it has seen that the object itself is in the store. It belongs to
@@ -88,6 +91,7 @@ impl Default for ChangelogOptions {
             attempt_timeout: Duration::from_secs(30),
             retry_pause: Duration::from_millis(500),
             materialization: Materialization::Every(Duration::from_secs(600)),
+            materialization_timeout: Duration::from_secs(60 * 60),
             max_batches: 4_000,
             local_copies: None,
         }
@@ -106,6 +110,7 @@ impl ChangelogOptions {
             &mut self.hedge_after,
             &mut self.attempt_timeout,
             &mut self.retry_pause,
+            &mut self.materialization_timeout,
         ] {
             *time = LONGEST.min(*time);
         }
@@ -175,6 +180,13 @@ impl ChangelogOptions {
     #[must_use]
     pub fn with_materialization(mut self, materialization: Materialization) -> Self {
         self.materialization = materialization;
+        self
+    }
+
+    /// Sets [`materialization_timeout`](Self::materialization_timeout).
+    #[must_use]
+    pub fn with_materialization_timeout(mut self, timeout: Duration) -> Self {
+        self.materialization_timeout = timeout;
         self
     }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
+use std::time::Instant;
 
 use weir_state_api::{
     BackendFactory, CheckpointId, ErrorKind, KeyGroupRange, KeyedBackend, Millis, OpenRequest,
@@ -66,8 +67,7 @@ pub(crate) async fn open(
     };
     let log = InstanceLog::new(stream, shared.options.chunk_bytes);
     let materializer = Materializer::new(
-        shared.options.materialization,
-        shared.options.max_batches,
+        &shared.options,
         plan.newest_inner,
         log.id(),
         Arc::clone(&shared.requests),
@@ -99,6 +99,7 @@ pub(crate) async fn open(
         backend.log.restart();
         let position = backend.log.position();
         let base = Base { handles: plan.bases, restored: plan.logs, position, copies };
+        backend.materializer.goes_on(Instant::now(), position, base.restored_changes());
         backend.base = Some(Arc::new(base));
         backend.inner_base = Some(InnerBase { id: plan.newest_inner, kept_by: None });
     } else if claimed {

@@ -59,7 +59,9 @@ fn a_checkpoint_uploads_only_what_changed() {
 #[test]
 fn instances_share_objects_and_name_them_for_each_other() {
     let world = World::new();
-    let factory = world.factory(u64::MAX);
+    // Nobody waits so long: all instances are there before.
+    let options = support::options(u64::MAX).with_batch_linger(Duration::from_secs(600));
+    let factory = ChangelogBackendFactory::new(HeapBackendFactory::default(), options);
     let mut jobs: Vec<Job> = (0..3).map(|n| world.open_subtask(&factory, n, 3, vec![])).collect();
     let keys: Vec<String> = jobs.iter_mut().map(Job::own_key).collect();
     jobs.iter_mut().zip(&keys).for_each(|(job, key)| job.count(key));

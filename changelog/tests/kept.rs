@@ -155,6 +155,89 @@ fn the_writer_lets_go_of_a_store_that_nobody_uses() {
     assert_eq!(checkpoint(&mut stays, 1, None).checkpoint, CheckpointId(1));
 }
 
+/// One job that lives long keeps nothing of those that come and go beside it.
+#[test]
+fn the_writer_lets_go_of_instances_that_have_ended() {
+    let world = World::new();
+    let factory = world.factory(u64::MAX);
+    let mut stays = world.open(&factory, vec![]);
+    stays.count("k");
+    let mut gone = Vec::new();
+    for number in 1..=20 {
+        let mut request = world.open_request();
+        let spawner: Arc<dyn Spawner> = Arc::new(support::HoldingSpawner::default());
+        gone.push(Arc::downgrade(&spawner));
+        request.environment.spawner = spawner;
+        let mut job = world.open_as(&factory, request);
+        job.count("k");
+        checkpoint(&mut job, number, None);
+    }
+    // The one that was opened last lends its threads, until another one is opened.
+    let _last = world.open(&factory, vec![]);
+    world.wait_until("they are dropped", || gone.iter().all(|spawner| spawner.strong_count() == 0));
+    checkpoint(&mut stays, 21, None);
+}
+
+/// A store that does not answer costs checkpoints, and keeps nothing that was to be written to it.
+#[test]
+fn an_upload_that_hangs_ends() {
+    let world = World::new();
+    let options =
+        support::options(u64::MAX).with_timeouts(Duration::from_secs(60), Duration::from_millis(1));
+    let factory = ChangelogBackendFactory::new(HeapBackendFactory::default(), options);
+    let mut job = world.open(&factory, vec![]);
+    job.count("k");
+    let store = world.faults.hold(StoreOp::Close);
+    // The writer's thread itself carries these uploads out.
+    for number in 1..=3 {
+        let error = block_on(snapshot(&mut job, number, None).run()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    }
+    drop(store);
+    assert!(factory.control().metrics().in_flight_bytes > 0, "the batches wait");
+}
+
+#[test]
+fn a_copy_that_hangs_ends_and_costs_only_the_copy() {
+    let (world, disk) = (World::new(), Faults::new());
+    let options = support::options(u64::MAX)
+        .with_local_copies(memory().layer(disk.layer()))
+        .with_timeouts(Duration::from_secs(60), Duration::from_secs(1));
+    let factory = ChangelogBackendFactory::new(HeapBackendFactory::default(), options);
+    let mut job = world.open(&factory, vec![]);
+    let _disk = disk.hold(StoreOp::Close);
+    job.count("k");
+    let handle = checkpoint(&mut job, 1, None);
+    world.wait_until("the copy is given up", || {
+        factory.control().metrics().failed_local_copies == 1
+    });
+    assert_eq!(world.open(&factory, vec![handle]).counted("k"), 1);
+}
+
+/// Each life of a job materializes before its log, with those of former lives, is too long.
+#[test]
+fn a_job_that_crashes_often_materializes_all_the_same() {
+    for changes in [1_000, u64::MAX] {
+        let world = World::new();
+        let options = support::options(changes).with_max_batches(50);
+        let factory = ChangelogBackendFactory::new(HeapBackendFactory::default(), options);
+        let (mut handles, mut number, mut counted) = (vec![], 0, 0);
+        for _ in 0..20 {
+            let mut job = world.open(&factory, std::mem::take(&mut handles));
+            assert_eq!(job.counted("k"), counted);
+            for _ in 0..20 {
+                (0..30).for_each(|_| job.count("k"));
+                counted += 30;
+                number += 1;
+                handles = vec![checkpoint(&mut job, number, None)];
+                job.store.notify(Notification::Complete(CheckpointId(number))).unwrap();
+            }
+            let objects = handles.iter().map(|handle| handle.objects.len()).sum::<usize>();
+            assert!(objects <= 60, "{objects} objects");
+        }
+    }
+}
+
 /// Nobody but the one thread of a runtime, which waits until there is room for more.
 #[test]
 fn back_pressure_on_a_current_thread_runtime_passes() {
@@ -253,6 +336,8 @@ impl Spawner for Panicking {
 fn a_panic_of_the_writer_is_not_for_ever() {
     let world = World::new();
     let factory = world.factory(u64::MAX);
+    let mut other = world.open(&factory, vec![]);
+    other.count("k");
     let mut request = world.open_request();
     request.environment.spawner = Arc::new(Panicking);
     let mut job = world.open_as(&factory, request);
@@ -264,6 +349,14 @@ fn a_panic_of_the_writer_is_not_for_ever() {
     job.count("k");
     let handle = checkpoint(&mut job, 2, None);
     assert_eq!(world.open(&factory, vec![handle]).counted("k"), 1);
+
+    // One that was open before has a whole checkpoint, and a log again.
+    for number in 2..=4 {
+        other.count("k");
+        let handle = checkpoint(&mut other, number, None);
+        assert_eq!(world.open(&factory, vec![handle]).counted("k"), number);
+    }
+    assert_eq!(factory.control().metrics().whole_checkpoints, 1);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! What the handle of a checkpoint says beside its objects: what to restore first, what to replay then.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 use weir_state_api::frame::Frame;
 use weir_state_api::wire::corrupt;
@@ -75,9 +77,11 @@ impl Manifest {
     pub(crate) fn of(handle: &SnapshotHandle) -> Result<Self> {
         let origin = format!("metadata of checkpoint {}", handle.checkpoint);
         let manifest: Manifest = FRAME.decode(&handle.metadata, &origin)?;
+        let known: HashSet<&str> =
+            handle.objects.iter().map(|object| object.path.as_str()).collect();
         for base in &manifest.bases {
-            let known = |path: &str| handle.objects.iter().any(|object| object.path == path);
-            if let Some(object) = base.objects.iter().find(|object| !known(&object.path)) {
+            let mut objects = base.objects.iter();
+            if let Some(object) = objects.find(|object| !known.contains(object.path.as_str())) {
                 let what = format!("a materialization names {:?}, its handle not", object.path);
                 return Err(corrupt(&origin, what));
             }

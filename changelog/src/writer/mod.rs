@@ -74,8 +74,8 @@ pub(crate) struct LogWriter {
 impl LogWriter {
     pub(crate) fn new(options: Arc<ChangelogOptions>) -> Self {
         let in_flight = InFlight::new(options.max_in_flight_bytes);
-        let copies =
-            options.local_copies.clone().map(|store| LocalCopies::new(store, options.hedge_after));
+        let copies = options.local_copies.clone();
+        let copies = copies.map(|store| LocalCopies::new(store, &options));
         LogWriter {
             options,
             counters: Arc::default(),
@@ -136,7 +136,7 @@ impl LogWriter {
         );
         std::thread::Builder::new()
             .name("weir-changelog".into())
-            .spawn(move || writer.run(&receiver))
+            .spawn(move || writer.run(receiver))
             .map_err(|error| {
                 Error::new(ErrorKind::Unavailable, "no thread for the changelog's writer")
                     .source(error)
@@ -171,6 +171,12 @@ impl LogStream {
         count(&self.counters.change_bytes, bytes);
         let chunk = Arc::clone(chunk);
         self.to.send(Message::Append { stream, log, chunk, changes, held }).is_ok()
+    }
+
+    /// Whether the thread it goes to is there: it may have panicked.
+    pub(crate) fn is_open(&self) -> bool {
+        let nothing = Message::Forget { stream: self.stream, to: LogPosition::START };
+        self.to.send(nothing).is_ok()
     }
 
     /// Resolves when all that was handed over so far is in the store, or cannot be brought there for

@@ -150,6 +150,28 @@ impl Schedule {
         };
         self.waiting.retain(needed);
         self.waiting_bytes = self.waiting.iter().map(|item| item.batch.len() as u64).sum();
+        if self.waiting.is_empty() {
+            // Nobody's demand is left that could be met.
+            self.demanded = None;
+        }
+    }
+
+    /// Whether an instance is open, or something of it is still to be uploaded.
+    pub(crate) fn knows(&self, stream: StreamId) -> bool {
+        let under_way = self.uploads.values().flat_map(|upload| &upload.items);
+        self.streams.contains(&stream)
+            || self.waiting.iter().any(|item| item.stream == stream)
+            || under_way.into_iter().any(|placed| placed.item.stream == stream)
+    }
+
+    /// Forgets what no instance that has ended can need any more.
+    pub(crate) fn tidy(&mut self) {
+        let ended: Vec<StreamId> =
+            self.forgotten.keys().copied().filter(|stream| !self.knows(*stream)).collect();
+        for stream in ended {
+            self.forgotten.remove(&stream);
+            self.asked.remove(&stream);
+        }
     }
 
     /// Whether nothing is left to do for anybody.
@@ -396,10 +418,6 @@ impl Schedule {
         let forgotten: Vec<(StreamId, LogPosition)> =
             self.forgotten.iter().map(|(&stream, &to)| (stream, to)).collect();
         forgotten.into_iter().for_each(|(stream, to)| self.forget(stream, to));
-        if self.uploads.is_empty() {
-            let streams = &self.streams;
-            self.forgotten.retain(|stream, _| streams.contains(stream));
-        }
     }
 }
 

@@ -256,3 +256,33 @@ fn what_was_forgotten_while_it_was_under_way_does_not_come_back() {
     world.succeed(upload, attempt);
     assert_eq!((told(&mut waiting), world.account.bytes()), (Some(Ok(())), 0));
 }
+
+/// Whoever demanded something that is dropped then must not keep the writer busy.
+#[test]
+fn a_demand_that_cannot_be_met_any_more_is_over() {
+    let mut world = World::new(options().with_retries(1, MILLI), 2);
+    world.append(0, 1, 60);
+    world.schedule.press();
+    world.tick();
+    world.append(0, 2, 10);
+    let mut waiting = world.persist(0);
+    world.fail(0, 0, ErrorKind::Unavailable);
+    assert_eq!(told(&mut waiting), Some(Err(ErrorKind::Unavailable)));
+    world.schedule.close(0);
+    assert_eq!(world.schedule.next_deadline(), None);
+}
+
+/// What is known of an instance goes with the last thing that is to be uploaded of it.
+#[test]
+fn an_instance_that_has_ended_is_forgotten() {
+    let mut world = World::new(options(), 2);
+    world.append(0, 1, 60);
+    world.schedule.press();
+    world.tick();
+    world.schedule.close(0);
+    world.schedule.tidy();
+    assert!(world.schedule.knows(0) && world.schedule.knows(1));
+    world.succeed(0, 0);
+    world.schedule.tidy();
+    assert!(!world.schedule.knows(0) && world.schedule.knows(1));
+}

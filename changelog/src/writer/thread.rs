@@ -41,6 +41,15 @@ struct Instance {
     directory: String,
 }
 
+impl Store {
+    /// Forgets the instances that have ended and have nothing left to upload.
+    fn tidy(&mut self) {
+        let Store { schedule, instances, .. } = self;
+        schedule.tidy();
+        instances.retain(|stream, _| schedule.knows(*stream));
+    }
+}
+
 pub(super) struct WriterThread {
     options: Arc<ChangelogOptions>,
     counters: Arc<Counters>,
@@ -75,7 +84,11 @@ impl WriterThread {
         }
     }
 
-    pub(super) fn run(mut self, messages: &Receiver<Message>) {
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "after a panic the channel has to end before anybody is told that the writer has"
+    )]
+    pub(super) fn run(mut self, messages: Receiver<Message>) {
         loop {
             self.tick();
             if self.ending && self.stores.values().all(|store| store.schedule.is_idle()) {
@@ -125,9 +138,7 @@ impl WriterThread {
             Message::Close { stream } => {
                 if let Some(store) = self.store_of(stream) {
                     store.schedule.close(stream);
-                    if store.schedule.is_idle() {
-                        store.instances.clear();
-                    }
+                    store.tidy();
                 }
                 if let Some(store) = self.streams.remove(&stream) {
                     self.forget_if_unused(store);
@@ -191,7 +202,8 @@ impl WriterThread {
                 count(&self.counters.attempts, 1);
                 count(&self.counters.hedges, u64::from(hedge));
                 let report = Report { store: id, upload, attempt, path, result: Ok(()) };
-                upload::start(environment, report, bytes, self.own.clone());
+                let timeout = self.options.attempt_timeout;
+                upload::start(environment, report, bytes, timeout, self.own.clone());
             }
         }
     }
@@ -203,6 +215,7 @@ impl WriterThread {
             Settled::Done { items, bytes } => self.publish(id, path, &bytes, items),
             // One that failed may have arrived all the same: nobody will name it.
             Settled::Superfluous | Settled::Again | Settled::GivenUp => {
+                store.tidy();
                 self.dispose(id, path, false);
                 self.forget_if_unused(id);
             }
@@ -228,6 +241,7 @@ impl WriterThread {
         if let Some(store) = self.stores.get_mut(&id) {
             store.needed += 1;
             store.schedule.answer();
+            store.tidy();
         }
     }
 
@@ -246,11 +260,11 @@ impl WriterThread {
         let (remote, copies) = (store.environment.store.clone(), self.copies.clone());
         count(&self.counters.deleted_objects, 1);
         store.environment.spawner.spawn(Box::pin(async move {
+            // What cannot be deleted now, the collector finds when the attempt is over.
+            drop(remote.delete(&path).await);
             if let Some(copies) = copies {
                 copies.delete(&path).await;
             }
-            // What cannot be deleted now, the collector finds when the attempt is over.
-            drop(remote.delete(&path).await);
         }));
     }
 }

@@ -1,8 +1,12 @@
 //! One attempt to upload an object.
 
+use std::pin::pin;
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures_timer::Delay;
+use futures_util::future::{Either, select};
 use opendal::Operator;
 use weir_state_api::wire::corrupt;
 use weir_state_api::{Environment, Error, ErrorKind, Result};
@@ -21,13 +25,28 @@ pub(crate) struct Report {
     pub(crate) result: Result<()>,
 }
 
-/// Starts an attempt; it reports once, also when the spawner drops it.
-pub(crate) fn start(environment: &Environment, report: Report, bytes: Bytes, to: Sender<Message>) {
+/// Starts an attempt; it reports once, also when the spawner drops it. After `timeout` it ends, and lets go
+/// of its bytes.
+pub(crate) fn start(
+    environment: &Environment,
+    report: Report,
+    bytes: Bytes,
+    timeout: Duration,
+    to: Sender<Message>,
+) {
     let store = environment.store.clone();
     let path = report.path.clone();
     let mut once = Once { report: Some(report), to };
     environment.spawner.spawn(Box::pin(async move {
-        once.send(upload(&store, &path, bytes).await);
+        let result = match select(pin!(upload(&store, &path, bytes)), Delay::new(timeout)).await {
+            Either::Left((result, _)) => result,
+            Either::Right(_) => Err(Error::new(
+                ErrorKind::Unavailable,
+                format!("an upload of the log has not ended after {timeout:?}"),
+            )
+            .object(&path)),
+        };
+        once.send(result);
     }));
 }
 
