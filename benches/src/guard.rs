@@ -104,7 +104,7 @@ pub(crate) fn run(recorder: &mut Recorder, write: bool) -> Result<()> {
     }
     if write {
         let baseline =
-            Baseline { rust: machine.rust, tolerance_percent: 10.0, instructions: counts };
+            Baseline { rust: machine.rust, tolerance_percent: 15.0, instructions: counts };
         let text =
             serde_json::to_string_pretty(&baseline).map_err(|error| unusable(&path, error))?;
         std::fs::write(&path, text + "\n").map_err(|error| unusable(&path, error))?;
