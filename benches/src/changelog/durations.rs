@@ -68,7 +68,7 @@ impl Job {
             value,
             megabytes: bytes / 1_000_000,
             order,
-            number: 2,
+            number: 0,
             pinned: Vec::new(),
             whole: Vec::new(),
             writes: Vec::new(),

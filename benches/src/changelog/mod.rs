@@ -186,19 +186,37 @@ impl Bench {
         self.tokio.block_on(KeyedStore::open(factory, request))
     }
 
-    /// Opens the only subtask with so many bytes of keys and values. Checkpoint 1 holds them without a log, from
-    /// which checkpoint 2 switched it on.
+    /// Opens the only subtask with so many bytes of keys and values, all of them materialized. No checkpoint
+    /// has named the log before, so nothing is left of it.
     fn filled(&self, bytes: u64) -> Result<Filled> {
         let order = shuffled((bytes / (VALUE_LEN as u64 + 8)) as i64, 42);
-        let mut store = self.open(&*self.plain, (0, 1), Vec::new())?;
+        let mut store = self.open(&self.logged, (0, 1), Vec::new())?;
         let value = store.value("value")?;
         write(&mut store, &value, &order, 0)?;
-        let whole = self.checkpoint(&mut store, 1)?.handle;
-        drop(store);
-        let mut store = self.open(&self.logged, (0, 1), vec![whole])?;
-        let value = store.value("value")?;
-        self.checkpoint(&mut store, 2)?;
+        self.materialize(&mut store)?;
         Ok(Filled { store, value, order })
+    }
+
+    /// Materializes, and waits until checkpoints go on from that.
+    fn materialize(&self, store: &mut KeyedStore<i64>) -> Result<()> {
+        let before = self.control().metrics();
+        self.control().materialize();
+        loop {
+            // No checkpoint has this number: the news is an occasion, nothing else.
+            store.notify(Notification::Complete(CheckpointId(0)))?;
+            let now = self.control().metrics();
+            if now.materializations_failed > before.materializations_failed {
+                let what = "the state could not be materialized";
+                return Err(Error::new(ErrorKind::Unavailable, what));
+            }
+            if now.materializations_done > before.materializations_done {
+                return Ok(());
+            }
+            if interrupt::requested() {
+                return Err(Error::new(ErrorKind::Closed, "interrupted"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Waits until neither the backend nor the disk has anything left to do of what came before.

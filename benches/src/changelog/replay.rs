@@ -24,7 +24,7 @@ pub(super) fn run(
 ) -> Result<()> {
     let bench = Bench::new(backend)?;
     let Filled { mut store, value, order } = bench.filled(bytes)?;
-    let state = bench.checkpoint(&mut store, 3)?.handle;
+    let state = bench.checkpoint(&mut store, 1)?.handle;
     let mut left = changes as usize;
     let mut round = 0;
     while left > 0 {
@@ -33,7 +33,7 @@ pub(super) fn run(
         write(&mut store, &value, keys, round)?;
         left -= keys.len();
     }
-    let both = bench.checkpoint(&mut store, 4)?.handle;
+    let both = bench.checkpoint(&mut store, 2)?.handle;
     drop(store);
     bench.move_store(StoreModel::ObjectStore);
     let (mut alone, mut whole, mut rates, mut asked) = (vec![], vec![], vec![], vec![]);
