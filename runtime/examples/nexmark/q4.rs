@@ -14,7 +14,7 @@
 //! that is a function of the events alone:
 //!
 //! * The winning price of an auction is decided when it expires, as
-//!   [`winning_bids`](super::winning_bids) says. An auction that is not sold counts nowhere.
+//!   [`winning_bids`] says. An auction that is not sold counts nowhere.
 //! * The average is taken over the auctions of the category that expire within the same tumbling
 //!   window of 10 s: one row per category and window in which something was sold.
 //! * The average is in whole cents, rounded down.

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The result is final: one row per auction that was sold, when it expires. Which bid wins stands in
-//! [`winning_bids`](super::winning_bids).
+//! [`winning_bids`].
 
 use weir_runtime::Stream;
 use weir_state_api::Result;
