@@ -113,12 +113,12 @@ impl Lent {
         count(&self.0.downloaded, bytes);
     }
 
-    /// A handle names these objects; adds those that have to be named for others.
-    fn name(&self, objects: &[Arc<LogObject>], table: &mut ObjectTable) {
+    /// A handle names all objects of its batches, which were pinned, and those that have to be named for
+    /// others.
+    fn name(&self, table: &mut ObjectTable) {
         let mut named = self.lock();
         named.settle();
         named.forget_unused();
-        objects.iter().for_each(|object| named.add(object));
         for object in &named.objects {
             object.name();
             table.add(object.reference());
@@ -220,7 +220,7 @@ impl ChangelogBackend {
             for object in &inner.objects {
                 table.add(object);
             }
-            lent.name(&[], &mut table);
+            lent.name(&mut table);
             Ok(wrap(handle, inner, table.into_objects()))
         }))
     }
@@ -228,6 +228,14 @@ impl ChangelogBackend {
     /// A snapshot of the wrapped backend under the same request.
     pub(crate) fn pass_snapshot_on(&mut self, request: SnapshotRequest) -> Result<SnapshotTask> {
         let handle = self.new_handle(&request);
+        self.wrapped_snapshot(handle, request)
+    }
+
+    fn wrapped_snapshot(
+        &mut self,
+        handle: SnapshotHandle,
+        request: SnapshotRequest,
+    ) -> Result<SnapshotTask> {
         let task = self.inner.snapshot(request)?;
         Ok(SnapshotTask::new(async move {
             let inner = task.run().await?;
@@ -243,12 +251,7 @@ impl ChangelogBackend {
             request.checkpoint = self.materializer.next_id();
             request.reuse_from = None;
         }
-        let task = self.inner.snapshot(request)?;
-        Ok(SnapshotTask::new(async move {
-            let inner = task.run().await?;
-            let objects = inner.objects.clone();
-            Ok(wrap(handle, inner, objects))
-        }))
+        self.wrapped_snapshot(handle, request)
     }
 
     /// Begins a materialization, if there is something to gain from one and none is under way.
@@ -372,26 +375,21 @@ impl Pinned {
             }
             logs.push(range);
         }
-        let mut objects: Vec<Arc<LogObject>> = Vec::new();
         let mut segments = Vec::with_capacity(chunks.len());
         for chunk in &chunks {
             let Some(stored) = chunk.stored() else {
                 return Err(Error::new(ErrorKind::Closed, "the log was given up meanwhile")
                     .advice("the next checkpoint stands on its own"));
             };
-            let object = stored.object.object();
-            if objects.last().is_none_or(|last| !Arc::ptr_eq(last, object)) {
-                objects.push(Arc::clone(object));
-            }
             segments.push(Segment {
-                object: table.add(object.reference()),
+                object: table.add(stored.object.object().reference()),
                 offset: stored.offset,
                 length: stored.length,
                 from: chunk.from,
                 to: chunk.to,
             });
         }
-        lent.name(&objects, &mut table);
+        lent.name(&mut table);
         lent.count(&chunks);
         if base.position < to {
             let key_groups = handle.key_groups;

@@ -23,8 +23,10 @@ use crate::options::ChangelogOptions;
 #[derive(Debug, Clone)]
 pub(crate) struct LocalCopies {
     store: Operator,
-    /// After how long a request is given up: a read, and any other.
-    patience: (Duration, Duration),
+    /// After how long a restore reads the store instead.
+    read_patience: Duration,
+    /// After how long any other request is given up.
+    patience: Duration,
     /// How many bytes may be on their way to the disk. Beyond, an object goes without a copy.
     room: u64,
     under_way: Arc<AtomicU64>,
@@ -53,7 +55,8 @@ impl LocalCopies {
     pub(crate) fn new(store: Operator, options: &ChangelogOptions) -> Self {
         LocalCopies {
             store,
-            patience: (options.hedge_after, options.attempt_timeout),
+            read_patience: options.hedge_after,
+            patience: options.attempt_timeout,
             room: options.max_in_flight_bytes,
             under_way: Arc::default(),
             needed: Arc::default(),
@@ -97,7 +100,7 @@ impl LocalCopies {
         let (copies, name) = (self.clone(), name_of(path).to_owned());
         let counters = Arc::clone(counters);
         spawner.spawn(Box::pin(async move {
-            let written = copies.in_time(copies.patience.1, copies.store.write(&name, bytes)).await;
+            let written = copies.in_time(copies.patience, copies.store.write(&name, bytes)).await;
             copies.under_way.fetch_sub(length, Ordering::Relaxed);
             if written.is_none() {
                 count(&counters.failed_local_copies, 1);
@@ -108,22 +111,24 @@ impl LocalCopies {
     /// The copy of an object, if there is a whole one: a copy of half an object, or of another one, is
     /// none.
     pub(crate) async fn read(&self, object: &ObjectRef) -> Option<Bytes> {
-        let bytes =
-            self.in_time(self.patience.0, self.store.read(name_of(&object.path))).await?.to_bytes();
+        let bytes = self
+            .in_time(self.read_patience, self.store.read(name_of(&object.path)))
+            .await?
+            .to_bytes();
         let whole = bytes.len() as u64 == object.length && crc32fast::hash(&bytes) == object.crc32;
         whole.then_some(bytes)
     }
 
     /// Deletes the copy of an object.
     pub(crate) async fn delete(&self, path: &str) {
-        self.in_time(self.patience.1, self.store.delete(name_of(path))).await;
+        self.in_time(self.patience, self.store.delete(name_of(path))).await;
     }
 
     /// Deletes all copies that nobody needs.
     pub(crate) fn sweep(&self, spawner: &dyn Spawner, counters: &Arc<Counters>) {
         let (copies, counters) = (self.clone(), Arc::clone(counters));
         spawner.spawn(Box::pin(async move {
-            let listed = copies.in_time(copies.patience.1, copies.store.list("")).await;
+            let listed = copies.in_time(copies.patience, copies.store.list("")).await;
             let Some(entries) = listed else { return };
             for entry in entries {
                 let name = entry.path();
@@ -132,7 +137,7 @@ impl LocalCopies {
                 if !unneeded {
                     continue;
                 }
-                if copies.in_time(copies.patience.1, copies.store.delete(name)).await.is_none() {
+                if copies.in_time(copies.patience, copies.store.delete(name)).await.is_none() {
                     return;
                 }
                 count(&counters.swept_local_copies, 1);

@@ -162,10 +162,12 @@ impl InstanceLog {
     /// Resolves when everything before [`position`](InstanceLog::position) is in the store.
     pub(crate) fn persist(&mut self) -> Option<Persisted> {
         self.hand_over();
-        if self.records && !self.has_writer() {
+        let stream = self.stream.as_ref().filter(|_| self.records)?;
+        let persisted = stream.persist();
+        if persisted.is_none() {
             self.stop();
         }
-        self.records.then(|| self.stream.as_ref().map(LogStream::persist)).flatten()
+        persisted
     }
 
     /// The batches with what changed from `position` on.

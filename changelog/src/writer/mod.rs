@@ -180,12 +180,11 @@ impl LogStream {
     }
 
     /// Resolves when all that was handed over so far is in the store, or cannot be brought there for
-    /// now.
-    pub(crate) fn persist(&self) -> Persisted {
+    /// now. `None` when the writer is gone; one that goes later drops the reply, which is an answer.
+    pub(crate) fn persist(&self) -> Option<Persisted> {
         let (reply, receiver) = oneshot::channel();
-        // A writer that is gone drops the reply, which is an answer.
-        drop(self.to.send(Message::Persist { stream: self.stream, reply }));
-        Persisted(receiver)
+        self.to.send(Message::Persist { stream: self.stream, reply }).ok()?;
+        Some(Persisted(receiver))
     }
 
     /// What was handed over before `to`, and no checkpoint waits for, is not needed.

@@ -6,10 +6,11 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use futures_channel::oneshot;
-use weir_state_api::{Error, ErrorKind, Result};
+use weir_state_api::{Error, Result};
 
 use super::chunk::Chunk;
 use super::pressure::Held;
+use super::upload::took_too_long;
 use crate::format::LogPosition;
 use crate::metrics::{Counters, count};
 use crate::options::ChangelogOptions;
@@ -312,11 +313,7 @@ impl Schedule {
             })
             .collect();
         for (upload, attempt) in late {
-            let error = Error::new(
-                ErrorKind::Unavailable,
-                format!("an upload of the log has not ended after {timeout:?}"),
-            );
-            self.settle(now, upload, attempt, Err(error));
+            self.settle(now, upload, attempt, Err(took_too_long(timeout)));
         }
     }
 

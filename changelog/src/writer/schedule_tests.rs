@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use weir_state_api::ErrorKind;
+
 use super::*;
 use crate::writer::pressure::InFlight;
 

@@ -40,14 +40,16 @@ pub(crate) fn start(
     environment.spawner.spawn(Box::pin(async move {
         let result = match select(pin!(upload(&store, &path, bytes)), Delay::new(timeout)).await {
             Either::Left((result, _)) => result,
-            Either::Right(_) => Err(Error::new(
-                ErrorKind::Unavailable,
-                format!("an upload of the log has not ended after {timeout:?}"),
-            )
-            .object(&path)),
+            Either::Right(_) => Err(took_too_long(timeout).object(&path)),
         };
         once.send(result);
     }));
+}
+
+/// The error of an attempt that has not ended.
+pub(super) fn took_too_long(timeout: Duration) -> Error {
+    let what = format!("an upload of the log has not ended after {timeout:?}");
+    Error::new(ErrorKind::Unavailable, what)
 }
 
 /// Writes an object. That the store has it is not asked again, which would take a checkpoint as long as
