@@ -311,9 +311,9 @@ impl Slot for PointSlot {
     #[inline]
     fn table_hash(&self) -> u64 {
         match self {
-            PointSlot::Small { lens, data, .. } => {
-                let (key, rest) = data.split_at(usize::from(lens[0]));
-                hash_of(key, &rest[..usize::from(lens[1])])
+            PointSlot::Small { .. } => {
+                let (key, namespace) = self.key_and_namespace();
+                hash_of(key, namespace)
             }
             PointSlot::Fixed { hash, .. } | PointSlot::Growable { hash, .. } => hash.get(),
         }

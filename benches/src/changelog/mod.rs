@@ -212,9 +212,7 @@ impl Bench {
             if now.materializations_done > before.materializations_done {
                 return Ok(());
             }
-            if interrupt::requested() {
-                return Err(Error::new(ErrorKind::Closed, "interrupted"));
-            }
+            unless_interrupted()?;
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -245,6 +243,14 @@ impl Bench {
     }
 }
 
+/// Whether to go on with what takes long.
+fn unless_interrupted() -> Result<()> {
+    if interrupt::requested() {
+        return Err(Error::new(ErrorKind::Closed, "interrupted"));
+    }
+    Ok(())
+}
+
 /// Sets 100-byte values.
 fn write(
     store: &mut KeyedStore<i64>,
@@ -254,9 +260,7 @@ fn write(
 ) -> Result<()> {
     let mut bytes = Vec::new();
     for some in keys.chunks(100_000) {
-        if interrupt::requested() {
-            return Err(Error::new(ErrorKind::Closed, "interrupted"));
-        }
+        unless_interrupted()?;
         for key in some {
             value_of(*key, round, &mut bytes);
             store.set_key(key)?;

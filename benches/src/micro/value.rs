@@ -20,45 +20,33 @@ pub(crate) trait Values {
     fn increment(&mut self, key: i64) -> Result<i64>;
 }
 
-impl Values for HashMap<i64, i64> {
-    #[inline(always)]
-    fn get(&mut self, key: i64) -> Result<Option<i64>> {
-        Ok(HashMap::get(self, &key).copied())
-    }
+/// A raw map; the two have the same functions, and no trait for them.
+macro_rules! values_of {
+    ($map:ident) => {
+        impl Values for $map<i64, i64> {
+            #[inline(always)]
+            fn get(&mut self, key: i64) -> Result<Option<i64>> {
+                Ok($map::get(self, &key).copied())
+            }
 
-    #[inline(always)]
-    fn set(&mut self, key: i64, value: i64) -> Result<()> {
-        self.insert(key, value);
-        Ok(())
-    }
+            #[inline(always)]
+            fn set(&mut self, key: i64, value: i64) -> Result<()> {
+                self.insert(key, value);
+                Ok(())
+            }
 
-    #[inline(always)]
-    fn increment(&mut self, key: i64) -> Result<i64> {
-        let value = self.entry(key).or_insert(0);
-        *value = value.wrapping_add(1);
-        Ok(*value)
-    }
+            #[inline(always)]
+            fn increment(&mut self, key: i64) -> Result<i64> {
+                let value = self.entry(key).or_insert(0);
+                *value = value.wrapping_add(1);
+                Ok(*value)
+            }
+        }
+    };
 }
 
-impl Values for BTreeMap<i64, i64> {
-    #[inline(always)]
-    fn get(&mut self, key: i64) -> Result<Option<i64>> {
-        Ok(BTreeMap::get(self, &key).copied())
-    }
-
-    #[inline(always)]
-    fn set(&mut self, key: i64, value: i64) -> Result<()> {
-        self.insert(key, value);
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn increment(&mut self, key: i64) -> Result<i64> {
-        let value = self.entry(key).or_insert(0);
-        *value = value.wrapping_add(1);
-        Ok(*value)
-    }
-}
+values_of!(HashMap);
+values_of!(BTreeMap);
 
 impl Values for Weir<ValueState<i64>> {
     #[inline(always)]

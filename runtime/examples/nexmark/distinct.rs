@@ -130,10 +130,7 @@ pub(crate) fn groups<K: OrderedType + Clone + Send + 'static>(
 ) -> Result<Stream<Group<K>>> {
     events
         .with_time()
-        .filter_map(move |(time, event)| match event {
-            Event::Bid(bid) => Some((group(&bid), time, bid)),
-            Event::Person(_) | Event::Auction(_) => None,
-        })
+        .filter_map(move |(time, event)| event.into_bid().map(|bid| (group(&bid), time, bid)))
         .key_by(|(group, time, _)| (group.clone(), Window::tumbling(*time, WINDOW).start))
         .process("statistics", Statistics::open)
 }

@@ -61,6 +61,16 @@ pub(crate) struct Bid {
     pub(crate) channel: Channel,
 }
 
+impl Event {
+    /// The bid, if it is one.
+    pub(crate) fn into_bid(self) -> Option<Bid> {
+        match self {
+            Event::Bid(bid) => Some(bid),
+            Event::Person(_) | Event::Auction(_) => None,
+        }
+    }
+}
+
 /// A channel through which bids come, by number: half of the bids come through four that have a name,
 /// the others through `channel-0` to `channel-9999`.
 #[derive(

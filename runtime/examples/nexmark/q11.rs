@@ -52,10 +52,7 @@ impl Row {
 pub(crate) fn job(events: &Stream<Event>) -> Result<Stream<String>> {
     let sessions = SessionWindows::with_gap(Duration::from_millis(GAP.unsigned_abs()))?;
     let counts = events
-        .filter_map(|event| match event {
-            Event::Bid(bid) => Some(bid.bidder),
-            Event::Person(_) | Event::Auction(_) => None,
-        })
+        .filter_map(|event| Some(event.into_bid()?.bidder))
         .key_by(|bidder| *bidder)
         .window("sessions", sessions, Accumulate::<_, u64>::new())?;
     Ok(counts.map(|count| {

@@ -115,10 +115,7 @@ fn line(bidder: u64, bids: u64) -> String {
 /// The query as a job: lines of the result.
 pub(crate) fn job(events: &Stream<Event>) -> Result<Stream<String>> {
     events
-        .filter_map(|event| match event {
-            Event::Bid(bid) => Some(bid.bidder),
-            Event::Person(_) | Event::Auction(_) => None,
-        })
+        .filter_map(|event| Some(event.into_bid()?.bidder))
         .key_by(|bidder| *bidder)
         .process("windows", Windows::open)?
         .key_by(|(bidder, _)| *bidder)

@@ -68,10 +68,7 @@ pub(crate) fn job(events: &Stream<Event>) -> Result<Stream<String>> {
     let windows = TumblingWindows::of(Duration::from_millis(WINDOW.unsigned_abs()))?;
     let codec = Postcard::schema("nexmark.prices", 1);
     let prices = events
-        .filter_map(|event| match event {
-            Event::Bid(bid) => Some((bid.auction, bid.price)),
-            Event::Person(_) | Event::Auction(_) => None,
-        })
+        .filter_map(|event| event.into_bid().map(|bid| (bid.auction, bid.price)))
         .key_by(|(auction, _)| *auction)
         .window_with("prices", windows, Accumulate::<_, Prices>::new(), codec)?;
     Ok(prices.map(|prices| prices.value.line(prices.key, prices.window.into())))

@@ -52,10 +52,7 @@ pub(crate) fn job(events: &Stream<Event>) -> Result<Stream<String>> {
     let codec = Postcard::schema("nexmark.last-bid", 1);
     let last = events
         .with_time()
-        .filter_map(|(time, event)| match event {
-            Event::Bid(bid) => Some((time, bid)),
-            Event::Person(_) | Event::Auction(_) => None,
-        })
+        .filter_map(|(time, event)| Some((time, event.into_bid()?)))
         .key_by(|(_, bid)| (bid.auction, bid.bidder))
         .window_with("last-bid", windows, Accumulate::<_, LastBid>::new(), codec)?;
     Ok(last.filter_map(|last| Some(line(last.key, last.value.0?))))

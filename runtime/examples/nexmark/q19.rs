@@ -100,10 +100,7 @@ impl KeyedOperator for TopBids {
 pub(crate) fn job(events: &Stream<Event>) -> Result<Stream<String>> {
     events
         .with_time()
-        .filter_map(|(time, event)| match event {
-            Event::Bid(bid) => Some((time, bid)),
-            Event::Person(_) | Event::Auction(_) => None,
-        })
+        .filter_map(|(time, event)| Some((time, event.into_bid()?)))
         .key_by(|(_, bid)| bid.auction)
         .process("top-bids", TopBids::open)
 }

@@ -104,10 +104,7 @@ pub(crate) fn job(events: &Stream<Event>) -> Result<Stream<String>> {
     let size = Duration::from_millis(WINDOW.unsigned_abs());
     let slide = Duration::from_millis(SLIDE.unsigned_abs());
     let hottest = events
-        .filter_map(|event| match event {
-            Event::Bid(bid) => Some(bid.auction),
-            Event::Person(_) | Event::Auction(_) => None,
-        })
+        .filter_map(|event| Some(event.into_bid()?.auction))
         .key_by(|auction| *auction)
         .window("count", SlidingWindows::of(size, slide)?, Accumulate::<_, u64>::new())?
         // Counts come with the last time of their window: those of one window fall into one slide.

@@ -138,10 +138,7 @@ pub(crate) fn job(events: &Stream<Event>) -> Result<Stream<String>> {
     let codec = Postcard::schema("nexmark.highest-bids", 1);
     let highest = events
         .with_time()
-        .filter_map(|(time, event)| match event {
-            Event::Bid(bid) => Some((time, bid)),
-            Event::Person(_) | Event::Auction(_) => None,
-        })
+        .filter_map(|(time, event)| Some((time, event.into_bid()?)))
         .key_by(|(_, bid)| bid.auction)
         .window_with(
             "highest-of-auction",
