@@ -2,13 +2,14 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rocksdb::WriteBatch;
 use weir_state_api::stored_key::{map_bounds, push_map, push_map_prefix, push_point, take_part};
 use weir_state_api::ttl::TtlClock;
 use weir_state_api::{
     Address, AppendGuard, Capabilities, Change, CleanUp, KeyRef, KeyedBackend, Lookup, MapRange,
-    Millis, NextTimer, Notification, OpenRequest, Order, Page, PendingValues, Result, Scan,
-    ScanStep, SnapshotRequest, SnapshotTask, StateDescriptor, StateId, StateShape, Statistics,
-    TimerPoll, TimerRef, UpdateFn, Updated, ValueLimit, Values,
+    Millis, NextTimer, Notification, OpenRequest, Order, PAGE_ENTRIES, Page, PendingValues, Result,
+    Scan, ScanStep, SnapshotRequest, SnapshotTask, StateDescriptor, StateId, StateShape,
+    Statistics, TimerPoll, TimerRef, UpdateFn, Updated, ValueLimit, Values,
 };
 
 use crate::clean_up::clean_up;
@@ -16,7 +17,7 @@ use crate::eras::store;
 use crate::metrics;
 use crate::multi_get::multi_get;
 use crate::options::RocksOptions;
-use crate::scan::{KeyScan, MapScan, count_entries, odd_key};
+use crate::scan::{KeptWalk, KeyScan, MapScan, count_entries, odd_key};
 use crate::shard::{Shard, Shards, StoredState, load};
 use crate::snapshot::{Snapshots, new_handle};
 use crate::state::{State, States};
@@ -32,6 +33,8 @@ pub(crate) struct RocksBackend {
     clock: Arc<Mutex<TtlClock>>,
     guard: AppendGuard,
     limit: ValueLimit,
+    /// What scans of maps begin with.
+    kept_walk: KeptWalk,
     /// The stored key of the running access.
     key: Vec<u8>,
     /// The value read last, to lend it; or the value to write.
@@ -58,6 +61,7 @@ impl RocksBackend {
             clock,
             guard: AppendGuard::default(),
             limit,
+            kept_walk: KeptWalk::default(),
             key: Vec::new(),
             value: Vec::new(),
             polled: PolledTimer::default(),
@@ -113,19 +117,21 @@ fn locate<'s>(
     Ok((shard, state.shape, stored))
 }
 
-/// The shard of an access that only maps offer, and what the keys of the map begin with.
+/// The shard of an access that only maps offer; writes what the keys of the map begin with.
 fn locate_map<'s>(
     shards: &'s Shards,
     states: &States,
     at: &Address<'_>,
+    prefix: &mut Vec<u8>,
     call: &str,
-) -> Result<(&'s Shard, Vec<u8>)> {
+) -> Result<(&'s Shard, StoredState)> {
     let shard = shards.of_key(at.key)?;
     let state = states.get(at.state)?;
     state.descriptor.expect(state.shape == StateShape::Ordered, call)?;
-    let mut prefix = Vec::new();
-    push_map_prefix(shard.stored_id(at.state), at.key, at.namespace, &mut prefix);
-    Ok((shard, prefix))
+    let stored = shard.stored(at.state);
+    prefix.clear();
+    push_map_prefix(stored.id, at.key, at.namespace, prefix);
+    Ok((shard, stored))
 }
 
 impl std::fmt::Debug for RocksBackend {
@@ -192,11 +198,34 @@ impl KeyedBackend for RocksBackend {
         self.limit.check(value.len())?;
         let (shard, shape, state) = locate(&self.shards, &self.states, at, &mut self.key, "put")?;
         store(value, state.era, &mut self.value);
+        self.kept_walk.note_write();
         shard.database.put(shape, &self.key, &self.value)
+    }
+
+    fn put_entries(&mut self, at: &Address<'_>, entries: &Page) -> Result<()> {
+        Address { map_key: b"", ..*at }.check_lengths()?;
+        let (shard, state) =
+            locate_map(&self.shards, &self.states, at, &mut self.key, "put_entries")?;
+        let (family, prefix_len) = (shard.database.family(StateShape::Ordered), self.key.len());
+        let (mut batch, mut written) = (WriteBatch::default(), Ok(()));
+        for (map_key, value) in entries.iter() {
+            let allowed = Address { map_key, ..*at }.check_lengths();
+            written = allowed.and_then(|()| self.limit.check(value.len()));
+            if written.is_err() {
+                break;
+            }
+            self.key.truncate(prefix_len);
+            self.key.extend_from_slice(map_key);
+            store(value, state.era, &mut self.value);
+            batch.put_cf(family, &self.key, &self.value);
+        }
+        self.kept_walk.note_write();
+        shard.database.write(batch).and(written)
     }
 
     fn delete(&mut self, at: &Address<'_>) -> Result<()> {
         let (shard, shape, _) = locate(&self.shards, &self.states, at, &mut self.key, "delete")?;
+        self.kept_walk.note_write();
         shard.database.delete(shape, &self.key)
     }
 
@@ -214,6 +243,7 @@ impl KeyedBackend for RocksBackend {
             self.limit.check(there + value.len())?;
         }
         store(value, state.era, &mut self.value);
+        self.kept_walk.note_write();
         shard.database.merge(shape, &self.key, &self.value)
     }
 
@@ -226,6 +256,7 @@ impl KeyedBackend for RocksBackend {
             None => f(None, &mut self.value)?,
             Some(stored) => f(load(shard, state, &stored)?.as_deref(), &mut self.value)?,
         };
+        self.kept_walk.note_write();
         match change {
             Change::Keep => {}
             Change::Put => {
@@ -245,29 +276,30 @@ impl KeyedBackend for RocksBackend {
         order: Order,
         page: &mut Page,
     ) -> Result<ScanStep> {
-        let (shard, prefix) = locate_map(&self.shards, &self.states, at, "scan")?;
+        let (shard, state) = locate_map(&self.shards, &self.states, at, &mut self.key, "scan")?;
         if range.is_empty() {
             return Ok(ScanStep::Last);
         }
-        let state = shard.stored(at.state);
-        MapScan::start(shard, state, map_bounds(&prefix, range), order, prefix.len())?
+        if order == Order::Ascending && page.limit() == PAGE_ENTRIES {
+            return self.kept_walk.scan(shard, state, &self.key, range, page);
+        }
+        MapScan::start(shard, state, map_bounds(&self.key, range), order, self.key.len())?
             .first_page(page)
     }
 
     fn has_map_keys(&mut self, at: &Address<'_>) -> Result<Option<bool>> {
-        let (shard, prefix) = locate_map(&self.shards, &self.states, at, "has_map_keys")?;
-        let bounds = map_bounds(&prefix, MapRange::ALL);
-        let state = shard.stored(at.state);
-        let scan = MapScan::start(shard, state, bounds, Order::Ascending, prefix.len())?;
-        scan.finds_any().map(Some)
+        let (shard, state) =
+            locate_map(&self.shards, &self.states, at, &mut self.key, "has_map_keys")?;
+        self.kept_walk.finds_any(shard, state, &self.key).map(Some)
     }
 
     fn delete_range(&mut self, at: &Address<'_>, range: MapRange<'_>) -> Result<()> {
-        let (shard, prefix) = locate_map(&self.shards, &self.states, at, "delete_range")?;
+        let (shard, _) = locate_map(&self.shards, &self.states, at, &mut self.key, "delete_range")?;
         if range.is_empty() {
             return Ok(());
         }
-        shard.database.delete_all(StateShape::Ordered, map_bounds(&prefix, range))
+        self.kept_walk.note_write();
+        shard.database.delete_all(StateShape::Ordered, map_bounds(&self.key, range))
     }
 
     fn scan_keys(
@@ -312,6 +344,7 @@ impl KeyedBackend for RocksBackend {
     }
 
     fn snapshot(&mut self, request: SnapshotRequest) -> Result<SnapshotTask> {
+        self.kept_walk.let_go();
         let mut queues = Vec::new();
         for (id, state) in self.states.iter_mut() {
             state.timers.write_out(id, &self.shards)?;
@@ -339,6 +372,7 @@ impl KeyedBackend for RocksBackend {
         if known.shape == StateShape::Queue || !self.options.driven_clean_up {
             return Ok(CleanUp::NOTHING_TO_DO);
         }
+        self.kept_walk.note_write();
         clean_up(&self.shards, state, known.shape, &mut known.cursor, budget)
     }
 

@@ -33,7 +33,7 @@ pub(crate) fn clean_up(
             continue;
         }
         let time = database.eras().time();
-        let family = database.family(shape)?;
+        let family = database.family(shape);
         let mut options = ReadOptions::default();
         options.set_total_order_seek(true);
         // A walk over everything would wash out what is in use.

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rocksdb::{
-    ColumnFamily, DB, DBPinnableSlice, DBRawIteratorWithThreadMode, Options, ReadOptions,
-    WriteBatch, WriteOptions,
+    ColumnFamily, DB, DBPinnableSlice, DBRawIteratorWithThreadMode, ErrorKind as ErrorKindOfRocks,
+    Options, ReadOptions, WriteBatch, WriteOptions,
 };
 use self_cell::self_cell;
 use weir_state_api::{Error, ErrorKind, KeyGroupRange, Order, Result, StateShape};
@@ -22,9 +22,41 @@ use crate::work_directory::WorkDirectory;
 /// the write buffer has to look at.
 const MAX_SINGLE_DELETES: usize = 1_024;
 
+/// Its column families, looked up by name once and not at each access.
+struct Families<'d> {
+    points: &'d ColumnFamily,
+    maps: &'d ColumnFamily,
+    timers: &'d ColumnFamily,
+}
+
+impl<'d> Families<'d> {
+    fn of(db: &'d DB) -> Result<Self> {
+        let find = |shape| {
+            let name = family_name(shape);
+            db.cf_handle(name).ok_or_else(|| {
+                let what = format!("the database lacks the column family {name}");
+                Error::new(ErrorKind::Closed, what)
+            })
+        };
+        Ok(Families {
+            points: find(StateShape::Point)?,
+            maps: find(StateShape::Ordered)?,
+            timers: find(StateShape::Queue)?,
+        })
+    }
+}
+
+self_cell!(
+    struct Opened {
+        owner: DB,
+        #[covariant]
+        dependent: Families,
+    }
+);
+
 /// An open database. Its folder lives as long as anything uses it.
 pub(crate) struct Database {
-    db: DB,
+    opened: Opened,
     path: PathBuf,
     write: WriteOptions,
     read: ReadOptions,
@@ -51,11 +83,12 @@ impl Database {
             DatabaseOptions::new(options, groups, &eras, compactions)?;
         let db = DB::open_cf_descriptors(&database, &path, families)
             .map_err(|source| error::rocks("open a database", source))?;
+        let opened = Opened::try_new(db, |db| Families::of(db))?;
         let mut write = WriteOptions::default();
         write.disable_wal(true);
         let read = ReadOptions::default();
         let statistics = options.statistics.then_some(database);
-        Ok(Database { db, path, write, read, statistics, eras, _directory: directory })
+        Ok(Database { opened, path, write, read, statistics, eras, _directory: directory })
     }
 
     /// How its values are to be read.
@@ -64,16 +97,19 @@ impl Database {
         &self.eras
     }
 
+    #[inline]
     pub(crate) fn rocks(&self) -> &DB {
-        &self.db
+        self.opened.borrow_owner()
     }
 
     #[inline]
-    pub(crate) fn family(&self, shape: StateShape) -> Result<&ColumnFamily> {
-        let name = family_name(shape);
-        self.db.cf_handle(name).ok_or_else(|| {
-            Error::new(ErrorKind::Closed, format!("the database lacks the column family {name}"))
-        })
+    pub(crate) fn family(&self, shape: StateShape) -> &ColumnFamily {
+        let families = self.opened.borrow_dependent();
+        match shape {
+            StateShape::Point => families.points,
+            StateShape::Ordered => families.maps,
+            StateShape::Queue => families.timers,
+        }
     }
 
     /// Reads without copying what is in the block cache.
@@ -83,12 +119,7 @@ impl Database {
         family: StateShape,
         key: &[u8],
     ) -> Result<Option<DBPinnableSlice<'_>>> {
-        let found = if family == StateShape::Point {
-            // The default family needs no lookup of its handle.
-            self.db.get_pinned_opt(key, &self.read)
-        } else {
-            self.db.get_pinned_cf_opt(self.family(family)?, key, &self.read)
-        };
+        let found = self.rocks().get_pinned_cf_opt(self.family(family), key, &self.read);
         found.map_err(|source| error::rocks("read", source))
     }
 
@@ -98,45 +129,33 @@ impl Database {
         family: StateShape,
         keys: &[&[u8]],
     ) -> Result<Vec<Result<Option<DBPinnableSlice<'_>>>>> {
-        let family = self.family(family)?;
+        let family = self.family(family);
         let found =
-            self.db.batched_multi_get_cf_opt(family, keys.iter().copied(), false, &self.read);
+            self.rocks().batched_multi_get_cf_opt(family, keys.iter().copied(), false, &self.read);
         let typed = |found: Result<_, _>| found.map_err(|source| error::rocks("read", source));
         Ok(found.into_iter().map(typed).collect())
     }
 
     #[inline]
     pub(crate) fn put(&self, family: StateShape, key: &[u8], value: &[u8]) -> Result<()> {
-        let done = if family == StateShape::Point {
-            self.db.put_opt(key, value, &self.write)
-        } else {
-            self.db.put_cf_opt(self.family(family)?, key, value, &self.write)
-        };
+        let done = self.rocks().put_cf_opt(self.family(family), key, value, &self.write);
         done.map_err(|source| error::rocks("write", source))
     }
 
     #[inline]
     pub(crate) fn merge(&self, family: StateShape, key: &[u8], operand: &[u8]) -> Result<()> {
-        let done = if family == StateShape::Point {
-            self.db.merge_opt(key, operand, &self.write)
-        } else {
-            self.db.merge_cf_opt(self.family(family)?, key, operand, &self.write)
-        };
+        let done = self.rocks().merge_cf_opt(self.family(family), key, operand, &self.write);
         done.map_err(|source| error::rocks("append", source))
     }
 
     #[inline]
     pub(crate) fn delete(&self, family: StateShape, key: &[u8]) -> Result<()> {
-        let done = if family == StateShape::Point {
-            self.db.delete_opt(key, &self.write)
-        } else {
-            self.db.delete_cf_opt(self.family(family)?, key, &self.write)
-        };
+        let done = self.rocks().delete_cf_opt(self.family(family), key, &self.write);
         done.map_err(|source| error::rocks("delete", source))
     }
 
     pub(crate) fn write(&self, batch: WriteBatch) -> Result<()> {
-        self.db.write_opt(batch, &self.write).map_err(|source| error::rocks("write", source))
+        self.rocks().write_opt(batch, &self.write).map_err(|source| error::rocks("write", source))
     }
 
     /// Deletes all entries with keys in `from..to`.
@@ -148,7 +167,7 @@ impl Database {
         let mut options = ReadOptions::default();
         options.set_iterate_upper_bound(to.clone());
         let mut walk = self.walk(family, options)?;
-        let handle = self.family(family)?;
+        let handle = self.family(family);
         let mut batch = WriteBatch::default();
         let mut there = walk.seek(&from)?;
         while let Some((key, _)) = walk.entry().filter(|_| there) {
@@ -164,16 +183,16 @@ impl Database {
 
     /// Drops the files whose keys all lie in `from..=to`, except on the first level.
     pub(crate) fn drop_files(&self, family: StateShape, from: &[u8], to: &[u8]) -> Result<()> {
-        self.db
-            .delete_file_in_range_cf(self.family(family)?, from, to)
+        self.rocks()
+            .delete_file_in_range_cf(self.family(family), from, to)
             .map_err(|source| error::rocks("drop files", source))
     }
 
     /// Lets compactions run in a database that was opened without.
     pub(crate) fn start_compactions(&self) -> Result<()> {
         for shape in SHAPES {
-            self.db
-                .set_options_cf(self.family(shape)?, &[("disable_auto_compactions", "false")])
+            self.rocks()
+                .set_options_cf(self.family(shape), &[("disable_auto_compactions", "false")])
                 .map_err(|source| error::rocks("start compactions", source))?;
         }
         Ok(())
@@ -197,14 +216,14 @@ impl Database {
 
     /// A numeric property of the database; 0 where RocksDB does not tell.
     pub(crate) fn property(&self, property: &rocksdb::properties::PropName) -> u64 {
-        self.db.property_int_value(property).ok().flatten().unwrap_or(0)
+        self.rocks().property_int_value(property).ok().flatten().unwrap_or(0)
     }
 
     /// The sum of a numeric property over all families; 0 where RocksDB does not tell.
     pub(crate) fn family_property(&self, property: &rocksdb::properties::PropName) -> u64 {
         let values = SHAPES.iter().filter_map(|shape| {
-            let family = self.family(*shape).ok()?;
-            self.db.property_int_value_cf(family, property).ok()?
+            let family = self.family(*shape);
+            self.rocks().property_int_value_cf(family, property).ok()?
         });
         values.sum()
     }
@@ -212,7 +231,7 @@ impl Database {
     /// Walks one family as it is now. The iterator owns its database.
     pub(crate) fn walk(self: &Arc<Self>, family: StateShape, options: ReadOptions) -> Result<Walk> {
         Walk::try_new(Arc::clone(self), |database| {
-            Ok(database.db.raw_iterator_cf_opt(database.family(family)?, options))
+            Ok(database.rocks().raw_iterator_cf_opt(database.family(family), options))
         })
     }
 }
@@ -242,6 +261,26 @@ impl Walk {
             iterator.seek(key);
             is_there(iterator)
         })
+    }
+
+    /// Sees the database as it is now, and seeks.
+    pub(crate) fn restart(&mut self, key: &[u8]) -> Result<bool> {
+        self.with_dependent_mut(|_, iterator| {
+            iterator.refresh().map_err(|source| error::rocks("scan", source))?;
+            iterator.seek(key);
+            is_there(iterator)
+        })
+    }
+
+    /// Whether it is a walk over this database.
+    pub(crate) fn is_over(&self, database: &Arc<Database>) -> bool {
+        Arc::ptr_eq(self.borrow_owner(), database)
+    }
+
+    /// Whether its last move failed because it met more deleted entries than it was to step over.
+    pub(crate) fn has_given_up(&self) -> bool {
+        let status = self.borrow_dependent().status();
+        status.is_err_and(|error| error.kind() == ErrorKindOfRocks::Incomplete)
     }
 
     pub(crate) fn seek_to_last(&mut self) -> Result<bool> {

@@ -161,17 +161,17 @@ impl StateEras {
 
     /// Joins what was appended, oldest first; in a compaction, whose time it is then, without what has
     /// expired. Bytes of an era that is over are not judged by its TTL: they are converted first.
-    fn join<'v>(
+    fn join<'v, I: Iterator<Item = &'v [u8]>>(
         &self,
-        parts: impl Iterator<Item = &'v [u8]> + Clone,
+        parts: impl Fn() -> I,
         compaction: Option<TtlTime>,
     ) -> Result<Vec<u8>> {
         // The newest era among them: what is newer still is not known to this merge.
-        let eras = parts.clone().filter_map(<[u8]>::last).filter(|era| **era != GONE);
+        let eras = parts().filter_map(<[u8]>::last).filter(|era| **era != GONE);
         let Some(era) = eras.max().copied() else { return Ok(vec![GONE]) };
-        let mut joined = Vec::with_capacity(parts.clone().map(<[u8]>::len).sum());
+        let mut joined = Vec::with_capacity(parts().map(<[u8]>::len).sum());
         let mut present = false;
-        for part in parts {
+        for part in parts() {
             if let Some(value) = self.load_as(part, era)? {
                 joined.extend_from_slice(&value);
                 present = true;
@@ -244,15 +244,40 @@ impl Eras {
 
     /// RocksDB's merge operator: joins a value and what was appended to it. `None`, which RocksDB
     /// reports as corruption, for bytes that this backend has not stored.
-    pub(crate) fn merge<'v>(
+    pub(crate) fn merge<'v, I: Iterator<Item = &'v [u8]>>(
         &self,
         key: &[u8],
-        parts: impl Iterator<Item = &'v [u8]> + Clone,
+        parts: impl Fn() -> I,
     ) -> Option<Vec<u8>> {
+        let compaction = COMPACTION.get();
+        if compaction.is_none()
+            && let Some(joined) = join_of_one_era(&parts)
+        {
+            return Some(joined);
+        }
         let states = self.states();
         let state = states.get(state_of(key)?.index())?;
-        state.join(parts, COMPACTION.get()).ok()
+        state.join(parts, compaction).ok()
     }
+}
+
+/// Joins parts that are all of one era, which needs no conversion: nearly every read of a list.
+fn join_of_one_era<'v, I: Iterator<Item = &'v [u8]>>(parts: impl Fn() -> I) -> Option<Vec<u8>> {
+    let era = *parts().next()?.last()?;
+    let (mut length, mut all_alike) = (1, era != GONE);
+    for part in parts() {
+        length += part.len();
+        all_alike &= part.last() == Some(&era);
+    }
+    if !all_alike {
+        return None;
+    }
+    let mut joined = Vec::with_capacity(length);
+    for part in parts() {
+        joined.extend_from_slice(&part[..part.len() - 1]);
+    }
+    joined.push(era);
+    Some(joined)
 }
 
 #[cold]
@@ -298,7 +323,7 @@ mod tests {
     fn merging_joins_converts_and_leaves_out_the_expired() {
         let state = eras(StateKind::List, &[(None, 0), (Some(TTL), 1_000)]);
         let time = Some(TtlTime::new(1_050));
-        let join = |parts: &[&[u8]]| state.join(parts.iter().copied(), time).unwrap();
+        let join = |parts: &[&[u8]]| state.join(|| parts.iter().copied(), time).unwrap();
         assert_eq!(join(&[b"\x01a\0", b"\x01b\0"]), b"\x01a\x01b\0");
         let new = [element(1_040, b'c'), vec![1]].concat();
         let expected = [element(1_000, b'a'), element(1_040, b'c'), vec![1]].concat();
@@ -310,7 +335,25 @@ mod tests {
         assert_eq!(join(&[&[GONE], &[GONE]]), [GONE]);
         // For a read, nothing is left out.
         let all = [element(950, b'd'), element(1_040, b'c'), vec![1]].concat();
-        assert_eq!(state.join([&old[..], &new].into_iter(), None).unwrap(), all);
+        assert_eq!(state.join(|| [&old[..], &new].into_iter(), None).unwrap(), all);
+    }
+
+    /// The short way gives what the long one gives, or leaves it to that.
+    #[test]
+    fn parts_of_one_era_are_joined_without_a_look_at_the_eras() {
+        let state = eras(StateKind::List, &[(None, 0), (Some(TTL), 1_000)]);
+        let of_one: [&[&[u8]]; 4] =
+            [&[b"\x01a\0"], &[b"\x01a\0", b"\x01b\0"], &[b"\0"], &[b"\0", b"\x01a\0"]];
+        for parts in of_one {
+            let parts = || parts.iter().copied();
+            let joined = join_of_one_era(parts);
+            assert_eq!(joined, Some(state.join(parts, None).unwrap()));
+        }
+        let left: [&[&[u8]]; 5] =
+            [&[], &[b""], &[&[GONE]], &[b"\x01a\0", b"\x01b\x01"], &[b"\x01a\0", b""]];
+        for parts in left {
+            assert_eq!(join_of_one_era(|| parts.iter().copied()), None, "{parts:?}");
+        }
     }
 
     /// A longer lifetime applies to elements that the former one would have ended in the meantime.
@@ -319,7 +362,8 @@ mod tests {
         let longer = StateTtl::new(1_000, TimeDomain::Processing);
         let state = eras(StateKind::List, &[(Some(TTL), 0), (Some(longer), 1_050)]);
         let part = [element(1_000, b'a'), vec![0]].concat();
-        let joined = state.join([&part[..], &part].into_iter(), Some(TtlTime::new(1_200))).unwrap();
+        let joined =
+            state.join(|| [&part[..], &part].into_iter(), Some(TtlTime::new(1_200))).unwrap();
         assert_eq!(joined, [element(1_000, b'a'), element(1_000, b'a'), vec![0]].concat());
         assert!(state.load(&joined).unwrap().is_some());
     }

@@ -42,7 +42,7 @@
 //! | `shard` | an instance is a list of databases, each for its own key groups |
 //! | `database`, `column_families` | one RocksDB; how it is set up |
 //! | `eras`, `merge`, `compaction_filter`, `clean_up` | how stored bytes are read, joined and left out |
-//! | `scan`, `multi_get` | walks that own their database; batched reads |
+//! | `scan`, `multi_get` | walks that own their database, and the one kept for the next scan; batched reads |
 //! | `timers` | queues: a head in memory, the rest on disk |
 //! | `snapshot` | hard links, identity of files, the plan, uploads (`docs/formats/rocks-snapshot.md`) |
 //! | `restore`, `local_copies` | downloads, local copies, other parallelisms |

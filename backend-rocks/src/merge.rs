@@ -13,16 +13,8 @@ const NAME: &str = "weir.append.v1";
 
 /// Gives a family the operator. It serves for partial merges too, where no value is there.
 pub(crate) fn set_merge_operator(family: &mut Options, eras: Arc<Eras>) {
-    family.set_merge_operator_associative(NAME, move |key, existing, operands| {
-        eras.merge(key, parts(existing, operands))
+    family.set_merge_operator_associative(NAME, move |key, existing, operands: &MergeOperands| {
+        // What is there and what was appended, oldest first.
+        eras.merge(key, || existing.into_iter().chain(operands))
     });
-}
-
-/// What is there and what was appended, oldest first.
-fn parts<'v>(
-    existing: Option<&'v [u8]>,
-    operands: &'v MergeOperands,
-) -> impl Iterator<Item = &'v [u8]> + Clone {
-    let operands: Vec<&'v [u8]> = operands.into_iter().collect();
-    existing.into_iter().chain(operands)
 }

@@ -102,7 +102,7 @@ pub struct RocksOptions {
     pub parallel_transfers: usize,
     /// Options of RocksDB by their own names, as in its options files, over those of the preset.
     /// Checked when an instance is opened. Names of options that this backend depends on (comparator,
-    /// merge operator and the like) are refused.
+    /// merge operator and the like) are refused. What is set without it: `docs/rocksdb-options.md`.
     pub rocksdb: BTreeMap<String, String>,
 }
 

@@ -44,6 +44,11 @@ impl Page {
         Page { limit, data, len: 0, widths: (0, 0), ends, groups }
     }
 
+    /// How many entries it is for: [`PAGE_ENTRIES`], or fewer when its reader needs only the first ones.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// Removes all entries; keeps the buffers and the limit.
     pub fn clear(&mut self) {
         self.data.clear();

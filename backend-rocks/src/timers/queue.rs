@@ -113,7 +113,7 @@ impl TimerQueue {
             return Ok(());
         }
         for shard in shards.iter() {
-            let family = shard.database.family(StateShape::Queue)?;
+            let family = shard.database.family(StateShape::Queue);
             let (added, deleted) = self.head.differences();
             let mut batch = WriteBatch::default();
             let mut stored = Vec::new();

@@ -56,6 +56,7 @@ impl<'a> Iterator for Elements<'a> {
 
 /// Appends an element to a list: its length, a stamp if the state has a TTL, and what `encode`
 /// writes.
+#[inline(always)]
 pub(crate) fn write_element(
     out: &mut Vec<u8>,
     stamp: Option<Stamp>,
@@ -70,11 +71,17 @@ pub(crate) fn write_element(
     if length < 0x80 {
         out[start] = length as u8;
     } else {
-        let mut prefix = Vec::with_capacity(10);
-        write_length(length, &mut prefix);
-        out.splice(start..=start, prefix);
+        make_room_for_length(out, start, length);
     }
     Ok(())
+}
+
+/// Puts a length that takes more than the one byte that was left for it.
+#[inline(never)]
+fn make_room_for_length(out: &mut Vec<u8>, start: usize, length: usize) {
+    let mut prefix = Vec::with_capacity(10);
+    write_length(length, &mut prefix);
+    out.splice(start..=start, prefix);
 }
 
 /// Appends an element that is already encoded.

@@ -1,10 +1,6 @@
-//! Walks over the entries of a map and over the keys of a state.
-//!
-//! A RocksDB iterator sees the database as it was when the iterator was made, and here it owns its
-//! database: a scan neither borrows the instance nor sees later changes.
+//! Enumerations of the keys of a state.
 
 use std::collections::VecDeque;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use rocksdb::ReadOptions;
@@ -12,104 +8,15 @@ use weir_state_api::stored_key::{
     DecodedAddress, decode, group_of, push_group, push_map_prefix, push_state, state_of, successor,
 };
 use weir_state_api::ttl::TtlTime;
-use weir_state_api::{
-    Error, ErrorKind, KeyGroup, KeyRef, Order, Page, Result, Scan, ScanStep, StateId, StateShape,
-};
+use weir_state_api::{KeyGroup, KeyRef, Page, Result, Scan, ScanStep, StateId, StateShape};
 
+use super::odd_key;
 use crate::database::Walk;
 use crate::eras::StateEras;
-use crate::shard::{Shard, StoredState};
-
-/// Room for some small entries: growing to it step by step takes six allocations.
-const FIRST_PAGE_BYTES: usize = 512;
+use crate::shard::Shard;
 
 /// Entries that are stepped over one by one before the walk jumps behind their map.
 const STEPS_BEFORE_JUMP: usize = 8;
-
-/// A scan over the entries of one map.
-#[derive(Debug)]
-pub(crate) struct MapScan {
-    walk: Walk,
-    order: Order,
-    /// Length of what precedes the map key.
-    prefix_len: usize,
-    state: StoredState,
-}
-
-impl MapScan {
-    /// Starts over the stored keys `from..to`, all of one map.
-    pub(crate) fn start(
-        shard: &Shard,
-        state: StoredState,
-        (from, to): (Vec<u8>, Vec<u8>),
-        order: Order,
-        prefix_len: usize,
-    ) -> Result<Self> {
-        let mut options = ReadOptions::default();
-        options.set_iterate_upper_bound(to);
-        if order == Order::Descending {
-            options.set_iterate_lower_bound(from.clone());
-        }
-        // Upwards the walk starts inside the map and the filters of its prefix apply. Downwards it
-        // starts from the end, which is no key of the map.
-        options.set_total_order_seek(order == Order::Descending);
-        let mut walk = shard.database.walk(StateShape::Ordered, options)?;
-        match order {
-            Order::Ascending => walk.seek(&from)?,
-            Order::Descending => walk.seek_to_last()?,
-        };
-        Ok(MapScan { walk, order, prefix_len, state })
-    }
-
-    /// Reads the first page. Most scans end with it.
-    pub(crate) fn first_page(mut self, page: &mut Page) -> Result<ScanStep> {
-        page.reserve(FIRST_PAGE_BYTES);
-        Ok(if self.fill(page)? { ScanStep::Last } else { ScanStep::More(Box::new(self)) })
-    }
-
-    /// Whether it comes to any entry.
-    pub(crate) fn finds_any(mut self) -> Result<bool> {
-        let MapScan { walk, order, state, .. } = &mut self;
-        let to_the_end = walk.each(*order, |database, _, value| {
-            let stands_for_something = match value {
-                [.., era] if *era == state.era => true,
-                _ => database.eras().states()[state.id.index()].load(value)?.is_some(),
-            };
-            Ok(if stands_for_something {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            })
-        })?;
-        Ok(!to_the_end)
-    }
-
-    /// Appends entries until the page is full; whether the scan has ended.
-    fn fill(&mut self, page: &mut Page) -> Result<bool> {
-        let MapScan { walk, order, prefix_len, state } = self;
-        walk.each(*order, |database, stored, value| {
-            if page.is_full() {
-                return Ok(ControlFlow::Break(()));
-            }
-            let map_key = stored.get(*prefix_len..).unwrap_or_default();
-            match value {
-                [value @ .., era] if *era == state.era => page.push(map_key, value),
-                _ => {
-                    if let Some(value) = database.eras().states()[state.id.index()].load(value)? {
-                        page.push(map_key, &value);
-                    }
-                }
-            }
-            Ok(ControlFlow::Continue(()))
-        })
-    }
-}
-
-impl Scan for MapScan {
-    fn next(mut self: Box<Self>, page: &mut Page) -> Result<ScanStep> {
-        Ok(if self.fill(page)? { ScanStep::Last } else { ScanStep::More(self) })
-    }
-}
 
 /// The rest of an enumeration within one shard.
 #[derive(Debug)]
@@ -291,10 +198,4 @@ pub(crate) fn count_entries<'s>(
         }
     }
     Ok(count)
-}
-
-#[cold]
-pub(crate) fn odd_key() -> Error {
-    Error::new(ErrorKind::Corrupt, "a stored key has not the layout of its state")
-        .advice("restore another checkpoint")
 }
