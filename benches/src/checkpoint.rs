@@ -225,9 +225,9 @@ fn raw(order: &[i64], rounds: usize) -> Result<Samples> {
     database.checkpoint()?;
     for round in 0..rounds {
         database.write_values(changing(order, round), round as u64 + 1)?;
-        let (pinned, new_bytes) = database.checkpoint()?;
+        let (pinned, new) = database.checkpoint()?;
         samples.add("1 %: synchronous part", "ms", millis(pinned));
-        samples.add(RAW, "MB", new_bytes as f64 / 1e6);
+        samples.add(RAW, "MB", new.bytes as f64 / 1e6);
     }
     Ok(samples)
 }

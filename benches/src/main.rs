@@ -10,6 +10,7 @@
 //! cargo run --release -p weir-benches -- restore     # restore and rescale it
 //! cargo run --release -p weir-benches -- changelog   # what a changelog gives and takes
 //! cargo run --release -p weir-benches --features rocks -- compaction   # what trees write
+//! cargo run --release -p weir-benches --features rocks -- layout       # how RocksDB is laid out
 //! cargo run --release -p weir-benches --features slatedb -- slatedb    # against SlateDB
 //! cargo run --release -p weir-benches -- nexmark     # the auction benchmark
 //! cargo run --release -p weir-benches -- runtime     # source, key_by, count, sink
@@ -27,6 +28,8 @@ mod guard;
 mod huge_pages;
 mod in_flight;
 mod interrupt;
+#[cfg(feature = "rocks")]
+mod layout;
 mod machine;
 mod measure;
 mod micro;
@@ -208,6 +211,8 @@ fn run_suite(
         }
         #[cfg(feature = "rocks")]
         Suite::Compaction => compaction::run(recorder, options.state_bytes() / 10),
+        #[cfg(feature = "rocks")]
+        Suite::Layout => layout::run(recorder, if quick { 5_000 } else { 1_000_000 }),
         #[cfg(feature = "slatedb")]
         Suite::Slatedb => peers::slatedb::run(recorder, options.state_bytes() / 10),
         Suite::Runtime => runtime::run(recorder, if quick { 100_000 } else { 20_000_000 }),
@@ -270,7 +275,7 @@ fn micro_settings(
         peers: peers.to_vec(),
         flink,
         flink_backends: options.flink_backends.clone(),
-        keys,
+        keys: options.keys.map_or(keys, |keys| keys as usize),
         memory_entries,
         warm_up,
         only: options.only.clone(),

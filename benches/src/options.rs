@@ -33,6 +33,9 @@ pub(crate) enum Suite {
     /// What compactions of RocksDB and in object storage write (W2).
     #[cfg(feature = "rocks")]
     Compaction,
+    /// What the layout of the RocksDB backend rests on.
+    #[cfg(feature = "rocks")]
+    Layout,
     /// State in object storage against SlateDB.
     #[cfg(feature = "slatedb")]
     Slatedb,
@@ -113,7 +116,7 @@ pub(crate) fn known<T: ValueEnum>(
 #[command(version, max_term_width = 100)]
 pub(crate) struct Options {
     /// What to measure: micro, patterns, in-flight, snapshot, checkpoint, restore, changelog, compaction
-    /// (with the feature `rocks`), slatedb (with the feature `slatedb`), nexmark, runtime, or all;
+    /// and layout (with the feature `rocks`), slatedb (with the feature `slatedb`), nexmark, runtime, or all;
     /// `guard` counts the instructions of the hot paths; `report` makes a report of former runs.
     #[arg(default_value = "all")]
     pub(crate) suites: Vec<Asked<Suite>>,
@@ -144,7 +147,8 @@ pub(crate) struct Options {
     /// Rounds per contestant, interleaved; the median counts.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
-    /// Keys in `patterns`, in place of 2,000, 1,000,000 or 10,000,000 by size.
+    /// Keys in `micro` and `patterns`, in place of 5,000, 500,000 or 2,000,000, and of 2,000, 1,000,000 or
+    /// 10,000,000, by size.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) keys: Option<u64>,
     /// Lengths of values in `patterns`.

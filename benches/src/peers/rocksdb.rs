@@ -35,6 +35,13 @@ pub(crate) enum Layout {
     Maps,
 }
 
+/// Files that a checkpoint is the first to have.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct NewFiles {
+    pub(crate) count: usize,
+    pub(crate) bytes: u64,
+}
+
 /// A database without anything around it.
 pub(crate) struct RawRocksdb {
     pub(crate) db: DB,
@@ -49,14 +56,19 @@ pub(crate) struct RawRocksdb {
 }
 
 impl RawRocksdb {
-    /// An empty database.
+    /// An empty database with the options of Weir's.
     pub(crate) fn open(layout: Layout) -> Result<Self> {
+        Self::open_with(&options_with(layout, |settings| settings)?)
+    }
+
+    /// An empty database.
+    pub(crate) fn open_with(options: &Options) -> Result<Self> {
         let directory =
             tempfile::Builder::new().prefix("weir-benches-raw-").tempdir().map_err(|error| {
                 Error::new(ErrorKind::Unavailable, "no temporary folder for RocksDB").source(error)
             })?;
         let path = directory.path().join("database");
-        let db = DB::open(&options(layout)?, &path).map_err(failed)?;
+        let db = DB::open(options, &path).map_err(failed)?;
         let mut write = WriteOptions::default();
         write.disable_wal(true);
         let (key, value) = (Vec::new(), Vec::new());
@@ -76,9 +88,9 @@ impl RawRocksdb {
         Ok(())
     }
 
-    /// Makes a checkpoint by hard links: how long that took, and the bytes of sorted files that the
-    /// one before does not have.
-    pub(crate) fn checkpoint(&mut self) -> Result<(Duration, u64)> {
+    /// Makes a checkpoint by hard links: how long that took, and the sorted files that the one before
+    /// does not have.
+    pub(crate) fn checkpoint(&mut self) -> Result<(Duration, NewFiles)> {
         let path = self.path.with_extension("checkpoint");
         let ((), time) = timed(|| {
             let checkpoint = Checkpoint::new(&self.db).map_err(failed)?;
@@ -87,18 +99,19 @@ impl RawRocksdb {
         let unreadable = |error| {
             Error::new(ErrorKind::Unavailable, "the checkpoint cannot be read").source(error)
         };
-        let (mut files, mut new_bytes) = (HashSet::new(), 0);
+        let (mut files, mut new) = (HashSet::new(), NewFiles::default());
         for entry in fs::read_dir(&path).map_err(unreadable)? {
             let entry = entry.map_err(unreadable)?;
             let is_sorted = entry.path().extension().is_some_and(|extension| extension == "sst");
             if is_sorted && !self.files.contains(&entry.file_name()) {
-                new_bytes += entry.metadata().map_err(unreadable)?.len();
+                new.bytes += entry.metadata().map_err(unreadable)?.len();
+                new.count += 1;
             }
             files.insert(entry.file_name());
         }
         self.files = files;
         fs::remove_dir_all(&path).map_err(unreadable)?;
-        Ok((time, new_bytes))
+        Ok((time, new))
     }
 
     /// Writes the stored key of a value.
@@ -151,8 +164,12 @@ pub(crate) fn failed(error: rocksdb::Error) -> Error {
     Error::new(ErrorKind::Unavailable, "the raw rocksdb crate fails").source(error)
 }
 
-/// The options of Weir's database, and what an options file cannot hold.
-fn options(layout: Layout) -> Result<Options> {
+/// The options of Weir's database after a change of the text they are read from, and what an options
+/// file cannot hold.
+pub(crate) fn options_with(
+    layout: Layout,
+    change: impl FnOnce(String) -> String,
+) -> Result<Options> {
     let instance = Backend::Rocks.open(2)?;
     let base = instance.directory.as_ref().map(|directory| directory.path().to_path_buf());
     let file = base.as_deref().and_then(find_options_file).ok_or_else(|| {
@@ -164,7 +181,7 @@ fn options(layout: Layout) -> Result<Options> {
     let family = if layout == Layout::Points { "default" } else { "maps" };
     let writes = number_of(&text, family, "write_buffer_size") * 4;
     let cache_bytes = MEMORY - writes / 2;
-    let settings = settings(&text, family, cache_bytes);
+    let settings = change(settings(&text, family, cache_bytes));
     let mut options = Options::default().get_options_from_string(settings).map_err(failed)?;
     options.create_if_missing(true);
     let cache = Cache::new_lru_cache(cache_bytes);

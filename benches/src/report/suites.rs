@@ -94,6 +94,13 @@ pub(crate) const SUITES: &[Presentation] = &[
         headlines: &[lower("written")],
     },
     Presentation {
+        suite: "layout",
+        title: "How RocksDB is laid out",
+        about: "On the raw crate: reads of sorted files with and without a hash index in their blocks, and \
+                checkpoints of many states that share a column family or have one each.",
+        headlines: &[lower("read"), lower("synchronous part")],
+    },
+    Presentation {
         suite: "slatedb",
         title: "State in object storage beside SlateDB",
         about: "The same store, memory, keys and values. Nanoseconds by the wall clock for an entry.",
