@@ -230,7 +230,7 @@ pub(crate) fn folder_store(folder: &Path) -> Result<opendal::Operator> {
 
 /// Threads for background work.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().map_err(
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(
         |error| Error::new(ErrorKind::Unavailable, "no threads for background work").source(error),
     )
 }

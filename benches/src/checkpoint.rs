@@ -1,5 +1,6 @@
 //! Workload W3: checkpoints of a large state of 100-byte values. First all of it, then one percent of
-//! random updates between two checkpoints, then the same beside a writer at full speed.
+//! random updates between two checkpoints, then the same beside a writer at full speed, then a series of
+//! checkpoints with one percent of updates between two of them.
 //!
 //! Any backend can take part. Beside RocksDB the raw crate does the same writes and makes its own
 //! checkpoints by hard links: what its new files hold is the least that can be uploaded.
@@ -18,13 +19,25 @@ use crate::measure::{Recorder, Samples, millis};
 use crate::peers::rocksdb::{Layout, RawRocksdb};
 use crate::shuffle::shuffled;
 use crate::stage::{Stage, Subtask, Taken, VALUE_LEN};
-use crate::store_model::StoreModel;
+use crate::statistics::quantile;
+use crate::store::Store;
 
 pub(crate) const SUITE: &str = "checkpoint";
 const UPLOADED: &str = "1 %: uploaded";
 
 /// What decides who is better.
 const WRITTEN: &str = "1 %: written in";
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Extent {
+    /// Bytes of values in the state.
+    pub(crate) bytes: u64,
+    /// Checkpoints of the series.
+    pub(crate) series: usize,
+    /// From one of them to the next.
+    pub(crate) interval: Duration,
+}
 
 /// A backend with its state and what it did so far.
 struct Entrant {
@@ -36,31 +49,36 @@ struct Entrant {
     last: (u64, SnapshotHandle),
 }
 
-/// Measures the backends, in turn, on a state of so many bytes of values.
+/// Measures the backends, in turn.
 pub(crate) fn run(
     recorder: &mut Recorder,
     backends: &[Backend],
-    bytes: u64,
-    model: StoreModel,
+    extent: Extent,
+    store: &Store,
 ) -> Result<()> {
-    let entries = (bytes / VALUE_LEN as u64) as i64;
+    let entries = (extent.bytes / VALUE_LEN as u64) as i64;
     let order = shuffled(entries, 42);
-    let workload = format!("{} MB{}", bytes / 1_000_000, model.suffix());
+    let workload = format!("{} MB{}", extent.bytes / 1_000_000, store.suffix());
+    let rounds = recorder.rounds();
+    let busy_rounds = rounds.min(5);
+    // Filling, the warm-up, the check and the series beside the rounds.
+    recorder.expect(backends.len() * (rounds + busy_rounds + 4));
     let mut entrants = Vec::new();
     for &backend in backends {
-        match Entrant::open(backend, model, &order) {
+        recorder.now(&format!("{workload}, {backend}: filling"));
+        match Entrant::open(backend, store, &order) {
             Ok(entrant) => entrants.push(entrant),
             Err(error) => recorder.fail(&workload, &backend.to_string(), &error),
         }
+        recorder.step();
     }
-    let rounds = recorder.rounds();
     let mut turn = |entrants: &mut Vec<Entrant>, part: &dyn Fn(&mut Entrant) -> Result<()>| {
-        entrants.retain_mut(|entrant| match part(entrant) {
-            Ok(()) => true,
-            Err(error) => {
-                recorder.fail(&workload, &entrant.backend.to_string(), &error);
-                false
-            }
+        entrants.retain_mut(|entrant| {
+            recorder.now(&format!("{workload}, {}", entrant.backend));
+            let done = part(entrant);
+            recorder.step();
+            done.map_err(|error| recorder.fail(&workload, &entrant.backend.to_string(), &error))
+                .is_ok()
         });
     };
     // The first round warms up.
@@ -70,9 +88,13 @@ pub(crate) fn run(
     if !interrupt::requested() {
         turn(&mut entrants, &|entrant| entrant.check(&order, rounds));
     }
-    for round in (0..rounds.min(5)).take_while(|_| !interrupt::requested()) {
+    for round in (0..busy_rounds).take_while(|_| !interrupt::requested()) {
         turn(&mut entrants, &|entrant| entrant.beside_a_writer(&order, round));
     }
+    if !interrupt::requested() {
+        turn(&mut entrants, &|entrant| entrant.series(&order, extent));
+    }
+    recorder.finished();
     #[cfg(feature = "rocks")]
     for entrant in entrants.iter_mut().filter(|entrant| entrant.backend == Backend::Rocks) {
         let least = raw(&order, rounds)?;
@@ -95,8 +117,8 @@ fn changing(order: &[i64], round: usize) -> &[i64] {
 
 impl Entrant {
     /// Fills a state and takes the first checkpoint.
-    fn open(backend: Backend, model: StoreModel, order: &[i64]) -> Result<Self> {
-        let stage = Stage::new(backend, model)?;
+    fn open(backend: Backend, store: &Store, order: &[i64]) -> Result<Self> {
+        let stage = Stage::new(backend, store)?;
         let mut task = stage.open(stage.request(1, 0)?)?;
         let mut samples = Samples::default();
         task.write(order, 0)?;
@@ -156,6 +178,7 @@ impl Entrant {
         let mut request =
             SnapshotRequest::checkpoint(CheckpointId(number), format!("chk-{number}"));
         request.shared_directory = format!("shared/{number}/");
+        let before = task.store.statistics().bytes_uploaded;
         let begun = Instant::now();
         let snapshot = task.store.snapshot(request)?;
         let pinned = begun.elapsed();
@@ -174,6 +197,38 @@ impl Entrant {
         samples.add("busy: synchronous part", "ms", millis(pinned));
         samples.add("busy: longest pause", "ms", millis(beside.longest.max(pinned)));
         samples.add("busy: writes kept", "%", 100.0 * beside.rate() / alone.rate());
+        samples.add("busy: written in", "ms", millis(beside.time));
+        let uploaded = task.store.statistics().bytes_uploaded - before;
+        samples.add("busy: uploaded", "MB", uploaded as f64 / 1e6);
+        Ok(())
+    }
+
+    /// Checkpoints at fixed times, or one after the other where they take longer, each after one percent
+    /// of updates.
+    fn series(&mut self, order: &[i64], extent: Extent) -> Result<()> {
+        let Extent { series, interval, .. } = extent;
+        let Entrant { stage, task, samples, last, .. } = self;
+        let (mut pinned, mut whole, mut in_time) = (Vec::new(), Vec::new(), 0);
+        let mut due = Instant::now();
+        for number in (0..series).take_while(|_| !interrupt::requested()) {
+            task.write(changing(order, number), 2_000 + number as u64)?;
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            last.0 += 1;
+            let taken = stage.checkpoint(task, last.0)?;
+            due += interval;
+            in_time += usize::from(Instant::now() <= due);
+            pinned.push(millis(taken.pinned));
+            whole.push(millis(taken.pinned + taken.written));
+            last.1 = taken.handle;
+        }
+        if whole.len() < series {
+            return Ok(());
+        }
+        let name = format!("{series} at {} s", interval.as_secs_f64());
+        samples.add(format!("{name}: synchronous p99"), "ms", quantile(&pinned, 0.99));
+        samples.add(format!("{name}: p50"), "ms", quantile(&whole, 0.5));
+        samples.add(format!("{name}: p99"), "ms", quantile(&whole, 0.99));
+        samples.add(format!("{name}: in time"), "%", 100.0 * in_time as f64 / series as f64);
         Ok(())
     }
 }

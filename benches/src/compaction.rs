@@ -104,6 +104,7 @@ const WRITTEN: &str = "written";
 pub(crate) fn run(recorder: &mut Recorder, bytes: u64) -> Result<()> {
     let figures = Figures::install()?;
     let order = shuffled((bytes / VALUE_LEN as u64) as i64, 42);
+    recorder.expect(PATTERNS.len() * TREES.len() * recorder.rounds());
     for (pattern, workload) in PATTERNS {
         let mut entrants: Vec<_> =
             TREES.iter().map(|(tree, name)| (*tree, *name, Samples::default())).collect();
@@ -112,19 +113,17 @@ pub(crate) fn run(recorder: &mut Recorder, bytes: u64) -> Result<()> {
                 if interrupt::requested() {
                     return !samples.of(WRITTEN).is_empty();
                 }
-                match measure(pattern, *tree, &order, &figures, samples) {
-                    Ok(()) => true,
-                    Err(error) => {
-                        recorder.fail(workload, name, &error);
-                        false
-                    }
-                }
+                recorder.now(&format!("{workload}, {name}"));
+                let done = measure(pattern, *tree, &order, &figures, samples);
+                recorder.step();
+                done.map_err(|error| recorder.fail(workload, name, &error)).is_ok()
             });
         }
         for (_, name, samples) in entrants {
             samples.record(recorder, SUITE, workload, name);
         }
     }
+    recorder.finished();
     Ok(())
 }
 

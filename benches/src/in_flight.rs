@@ -123,12 +123,15 @@ fn compare(
     contestants: &[(&str, Box<RefCell<dyn AddAll>>)],
 ) -> Result<()> {
     let mut times = vec![Vec::new(); contestants.len()];
+    recorder.expect((recorder.rounds() + 1) * contestants.len());
     for round in (0..=recorder.rounds()).take_while(|_| !interrupt::requested()) {
         let mut expected = None;
         for ((name, contestant), times) in contestants.iter().zip(&mut times) {
+            recorder.now(&format!("{workload}, {name}"));
             let begun = Instant::now();
             let answer = contestant.borrow_mut().add_all(keys)?;
             let elapsed = begun.elapsed().as_nanos() as f64 / keys.len() as f64;
+            recorder.step();
             if round > 0 {
                 times.push(elapsed);
             }
@@ -138,6 +141,7 @@ fn compare(
             }
         }
     }
+    recorder.finished();
     let baseline = times[0].clone();
     if baseline.is_empty() {
         return Ok(());

@@ -38,20 +38,25 @@ mod options;
 mod patterns;
 mod peers;
 mod record;
+mod recovery;
 mod report;
 mod resident;
 mod restore;
 mod runtime;
+#[cfg_attr(not(feature = "s3"), path = "no_s3_server.rs")]
+mod s3_server;
 mod shuffle;
 mod slow_store;
 mod snapshot;
 mod stage;
 mod statistics;
+mod store;
 mod store_model;
 mod zipf;
 
 use std::process::ExitCode;
 use std::rc::Rc;
+use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use weir_state_api::Result;
@@ -63,6 +68,7 @@ use micro::{Peer, Settings};
 use options::{Options, Size, Suite, known};
 use peers::flink::FlinkInstall;
 use record::Results;
+use store::Store;
 use store_model::StoreModel;
 
 fn main() -> ExitCode {
@@ -186,14 +192,16 @@ fn run_suite(
             snapshot::run(recorder, backends, sizes, flink.as_ref())
         }
         Suite::Checkpoint => {
-            let store = options.store.unwrap_or(StoreModel::Folder);
-            checkpoint::run(recorder, backends, options.state_bytes(), store)
+            let store = store(options, StoreModel::Folder, recorder)?;
+            checkpoint::run(recorder, backends, checkpoint_extent(options), &store)
         }
         Suite::Patterns => patterns::run(recorder, &pattern_settings(options, backends, peers)),
         Suite::Nexmark => nexmark::run(recorder, backends, if quick { 50_000 } else { 2_000_000 }),
         Suite::Restore => {
-            let store = options.store.unwrap_or(StoreModel::ObjectStore);
-            restore::run(recorder, backends, options.state_bytes(), store)
+            let store = store(options, StoreModel::ObjectStore, recorder)?;
+            let patience = Duration::from_secs(if quick { 1 } else { 10 });
+            let extent = restore::Extent { bytes: options.state_bytes(), patience };
+            restore::run(recorder, backends, extent, &store)
         }
         Suite::Changelog => {
             let mut sizes = match options.size {
@@ -218,6 +226,24 @@ fn run_suite(
         Suite::Runtime => runtime::run(recorder, if quick { 100_000 } else { 20_000_000 }),
         Suite::Guard => guard::run(recorder, options.write),
         Suite::All | Suite::Report => Ok(()),
+    }
+}
+
+/// A hundred checkpoints at one second are for large states; smaller ones show less and take less time.
+fn checkpoint_extent(options: &Options) -> checkpoint::Extent {
+    let (series, interval) = match options.size {
+        Size::Quick => (10, Duration::from_millis(50)),
+        Size::Default => (30, Duration::from_secs(1)),
+        Size::Large => (100, Duration::from_secs(1)),
+    };
+    checkpoint::Extent { bytes: options.state_bytes(), series, interval }
+}
+
+/// The store of a suite: what is asked for, or a folder that is as slow as `by_default`.
+fn store(options: &Options, by_default: StoreModel, recorder: &mut Recorder) -> Result<Store> {
+    match options.s3_server {
+        Some(kind) => Store::served(kind, options.store.unwrap_or(StoreModel::Folder), recorder),
+        None => Ok(Store::local(options.store.unwrap_or(by_default))),
     }
 }
 

@@ -1,7 +1,9 @@
 //! Collects what a run measures.
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
+use indicatif::{ProgressBar, ProgressStyle};
 use weir_state_api::{Error, Result};
 
 use crate::record::{Failure, Figure, Participant, Results, Section, speed_over};
@@ -11,12 +13,44 @@ use crate::statistics::{Median, median_of, median_with_confidence};
 #[derive(Debug)]
 pub(crate) struct Recorder {
     rounds: usize,
+    /// Of the suite that runs; hidden where nobody would see it.
+    progress: ProgressBar,
     pub(crate) results: Results,
 }
 
 impl Recorder {
     pub(crate) fn new(rounds: u32, results: Results) -> Self {
-        Recorder { rounds: rounds as usize, results }
+        Recorder { rounds: rounds as usize, progress: ProgressBar::hidden(), results }
+    }
+
+    /// So many steps are to come; a bar shows them and the time that is left.
+    pub(crate) fn expect(&mut self, steps: usize) {
+        let template = "{bar:30} {pos}/{len}, {eta} left, {msg}";
+        self.progress = ProgressBar::new(steps as u64);
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            self.progress.set_style(style);
+        }
+    }
+
+    /// What is being done.
+    pub(crate) fn now(&self, what: &str) {
+        self.progress.set_message(what.to_string());
+    }
+
+    /// One of the steps is done.
+    pub(crate) fn step(&self) {
+        self.progress.inc(1);
+    }
+
+    /// There are no more steps.
+    pub(crate) fn finished(&mut self) {
+        self.progress.finish_and_clear();
+        self.progress = ProgressBar::hidden();
+    }
+
+    /// Prints a line above the bar.
+    pub(crate) fn say(&self, line: &str) {
+        self.progress.suspend(|| println!("{line}"));
     }
 
     pub(crate) fn rounds(&self) -> usize {
@@ -35,10 +69,10 @@ impl Recorder {
     ) {
         let rounds = samples.len();
         let Median { value, low, high } = median_of(samples);
-        println!(
+        self.say(&format!(
             "{suite:<9} {workload:<22} {contestant:<16} {metric:<16} {value:>12.1} {unit:<6} \
              ({low:.1} to {high:.1}, {rounds} rounds)"
-        );
+        ));
         self.record(suite, workload, contestant, metric, unit, Median { value, low, high }, rounds);
     }
 
@@ -106,7 +140,7 @@ impl Recorder {
     /// Notes that a contestant could not be measured; the run goes on.
     pub(crate) fn fail(&mut self, workload: &str, contestant: &str, error: &Error) {
         let message = error.to_string();
-        eprintln!("FAILED    {workload:<22} {contestant:<16} {message}");
+        self.progress.suspend(|| eprintln!("FAILED    {workload:<22} {contestant:<16} {message}"));
         let (workload, contestant) = (workload.into(), contestant.into());
         self.results.failures.push(Failure { workload, contestant, message });
     }
@@ -115,7 +149,7 @@ impl Recorder {
     pub(crate) fn introduce(&mut self, contestant: &str, options: String) {
         let line = format!("{contestant}: {options}");
         if self.results.introduce(Participant { contestant: contestant.into(), options }) {
-            eprintln!("{line}");
+            self.progress.suspend(|| eprintln!("{line}"));
         }
     }
 
@@ -139,10 +173,16 @@ pub(crate) fn timed<R>(work: impl FnOnce() -> Result<R>) -> Result<(R, Duration)
 
 /// Samples by metric, in the order of their first appearance.
 #[derive(Debug, Default)]
-pub(crate) struct Samples(Vec<(&'static str, &'static str, Vec<f64>)>);
+pub(crate) struct Samples(Vec<(Cow<'static, str>, &'static str, Vec<f64>)>);
 
 impl Samples {
-    pub(crate) fn add(&mut self, metric: &'static str, unit: &'static str, sample: f64) {
+    pub(crate) fn add(
+        &mut self,
+        metric: impl Into<Cow<'static, str>>,
+        unit: &'static str,
+        sample: f64,
+    ) {
+        let metric = metric.into();
         match self.0.iter_mut().find(|(known, ..)| *known == metric) {
             Some((.., samples)) => samples.push(sample),
             None => self.0.push((metric, unit, vec![sample])),
@@ -169,7 +209,7 @@ impl Samples {
         contestant: &str,
     ) {
         for (metric, unit, samples) in self.0 {
-            recorder.add(suite, workload, contestant, metric, unit, samples);
+            recorder.add(suite, workload, contestant, &metric, unit, samples);
         }
     }
 }

@@ -11,6 +11,7 @@ use weir_state_api::{Error, ErrorKind};
 use crate::backends::Backend;
 use crate::micro::Peer;
 use crate::peers::flink::FlinkBackend;
+use crate::store::ServerKind;
 use crate::store_model::StoreModel;
 
 /// What is measured together.
@@ -144,6 +145,10 @@ pub(crate) struct Options {
     /// What the store of `checkpoint` (default: folder) and `restore` (default: object-store) is like.
     #[arg(long, value_enum)]
     pub(crate) store: Option<StoreModel>,
+    /// A real S3 server below `checkpoint` and `restore`, in place of a local folder: started on this
+    /// machine, and as slow as it is unless --store makes it slower. Needs the feature `s3`.
+    #[arg(long, value_enum)]
+    pub(crate) s3_server: Option<ServerKind>,
     /// Rounds per contestant, interleaved; the median counts.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
@@ -221,6 +226,8 @@ impl Options {
         ];
         let store = self.store.and_then(|store| store.to_possible_value());
         all.extend(store.map(|store| ("store", store.get_name().to_string())));
+        let server = self.s3_server.and_then(|server| server.to_possible_value());
+        all.extend(server.map(|server| ("s3-server", server.get_name().to_string())));
         let lengths: Vec<String> = self.value_bytes.iter().map(ToString::to_string).collect();
         all.push(("value-bytes", lengths.join(",")));
         let caches: Vec<String> = self.cache.iter().map(ToString::to_string).collect();

@@ -1,10 +1,10 @@
-//! Workload W4: from checkpoints to the first correct read. The same parallelism from the store, from
-//! what the machine has kept, and two subtasks made three.
+//! Workload W4: from checkpoints to the first correct read, and on until the subtask is as fast as before.
+//! The same parallelism from the store and from what the machine has kept, and other parallelisms.
 //!
-//! Unless another store is asked for, it answers after 20 ms and gives 100 MB/s a stream. Beside each restore the same objects are
-//! read and thrown away, four at a time: that is what the store allows.
+//! Unless another store is asked for, it answers after 20 ms and gives 100 MB/s a stream. Beside each
+//! restore the same objects are read and thrown away, four at a time: that is what the store allows.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use weir_state_api::{Error, Result, SnapshotHandle};
@@ -12,9 +12,10 @@ use weir_state_api::{Error, Result, SnapshotHandle};
 use crate::backends::Backend;
 use crate::interrupt;
 use crate::measure::{Recorder, Samples, millis, timed};
+use crate::recovery::Reads;
 use crate::shuffle::shuffled;
-use crate::stage::{Stage, VALUE_LEN};
-use crate::store_model::StoreModel;
+use crate::stage::{Stage, Subtask, VALUE_LEN};
+use crate::store::Store;
 
 pub(crate) const SUITE: &str = "restore";
 
@@ -24,40 +25,59 @@ const PARALLEL: usize = 4;
 /// What decides who is better.
 const RESTORED: &str = "2→2: restored in";
 
-/// A backend with the checkpoints of two subtasks, and what it did so far.
+/// How long the speed before a restore is measured.
+const BEFORE: Duration = Duration::from_millis(500);
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Extent {
+    /// Bytes of values in the state.
+    pub(crate) bytes: u64,
+    /// A restored subtask that is not as fast as before by then is left alone.
+    pub(crate) patience: Duration,
+}
+
+/// A backend with its checkpoints, and what it did so far.
 struct Entrant {
     backend: Backend,
     stage: Stage,
-    handles: Vec<SnapshotHandle>,
+    /// Of one subtask, of two, of four.
+    taken: [Vec<SnapshotHandle>; 3],
+    /// The first of two subtasks, which goes on as if nothing had happened, and what it reads.
+    before: (Subtask, Reads),
     samples: Samples,
 }
 
-/// Measures the backends, in turn, on a state of so many bytes of values.
+/// Measures the backends, in turn.
 pub(crate) fn run(
     recorder: &mut Recorder,
     backends: &[Backend],
-    bytes: u64,
-    model: StoreModel,
+    extent: Extent,
+    store: &Store,
 ) -> Result<()> {
-    let order = shuffled((bytes / VALUE_LEN as u64) as i64, 42);
-    let workload = format!("{} MB{}", bytes / 1_000_000, model.suffix());
+    let order = shuffled((extent.bytes / VALUE_LEN as u64) as i64, 42);
+    let workload = format!("{} MB{}", extent.bytes / 1_000_000, store.suffix());
+    recorder.expect(backends.len() * (recorder.rounds() + 2));
     let mut entrants = Vec::new();
     for &backend in backends {
-        match Entrant::open(backend, model, &order) {
+        recorder.now(&format!("{workload}, {backend}: filling"));
+        match Entrant::open(backend, store, &order) {
             Ok(entrant) => entrants.push(entrant),
             Err(error) => recorder.fail(&workload, &backend.to_string(), &error),
         }
+        recorder.step();
     }
     // The first round warms up.
     for round in (0..=recorder.rounds()).take_while(|_| !interrupt::requested()) {
-        entrants.retain_mut(|entrant| match entrant.round(&order, round > 0) {
-            Ok(()) => true,
-            Err(error) => {
-                recorder.fail(&workload, &entrant.backend.to_string(), &error);
-                false
-            }
+        entrants.retain_mut(|entrant| {
+            recorder.now(&format!("{workload}, {}", entrant.backend));
+            let done = entrant.round(&order, extent.patience, round > 0);
+            recorder.step();
+            done.map_err(|error| recorder.fail(&workload, &entrant.backend.to_string(), &error))
+                .is_ok()
         });
     }
+    recorder.finished();
     let contestants =
         entrants.into_iter().map(|entrant| (entrant.backend.to_string(), entrant.samples));
     recorder.record_turns(SUITE, &workload, RESTORED, contestants.collect());
@@ -65,48 +85,85 @@ pub(crate) fn run(
 }
 
 impl Entrant {
-    fn open(backend: Backend, model: StoreModel, order: &[i64]) -> Result<Self> {
-        let stage = Stage::new(backend, model)?;
-        let mut handles = Vec::new();
-        for subtask in 0..2 {
-            let mut task = stage.open(stage.request(2, subtask)?)?;
-            task.write(order, 0)?;
-            handles.push(stage.checkpoint(&mut task, 1)?.handle);
-        }
-        Ok(Entrant { backend, stage, handles, samples: Samples::default() })
+    fn open(backend: Backend, store: &Store, order: &[i64]) -> Result<Self> {
+        let stage = Stage::new(backend, store)?;
+        let taken = [take(&stage, order, 1)?, take(&stage, order, 2)?, take(&stage, order, 4)?];
+        let mut request = stage.request(2, 0)?;
+        request.directory = "live/before/".into();
+        let mut before = stage.open_elsewhere(request)?;
+        before.write(order, 0)?;
+        stage.checkpoint(&mut before, 1)?;
+        let mut reads = Reads::of(&mut before, order)?;
+        reads.speed(&mut before, BEFORE)?;
+        let before = (before, reads);
+        Ok(Entrant { backend, stage, taken, before, samples: Samples::default() })
     }
 
-    fn round(&mut self, order: &[i64], is_measured: bool) -> Result<()> {
-        let Entrant { stage, handles, .. } = self;
-        let (stage, handles) = (&*stage, &handles[..]);
+    fn round(&mut self, order: &[i64], patience: Duration, is_measured: bool) -> Result<()> {
+        let Entrant { stage, taken: [one, two, four], before, .. } = self;
+        let (stage, two) = (&*stage, &two[..]);
         let mut unmeasured = Samples::default();
         let samples = if is_measured { &mut self.samples } else { &mut unmeasured };
-        let limit = read_all(stage, handles)?;
-        let plain = restore(stage, order, handles, 2, Place::Elsewhere)?;
+        let limit = read_all(stage, two)?;
+        let plain = restore(stage, order, two, 2, Place::Elsewhere)?;
         samples.add("store alone", "ms", millis(limit));
         samples.add(RESTORED, "ms", millis(plain.total));
-        samples.add(
-            "2→2: of the bandwidth",
-            "%",
-            100.0 * limit.as_secs_f64() / plain.total.as_secs_f64(),
-        );
-        samples.add("2→2: slowest subtask", "ms", millis(plain.slowest));
-        samples.add("2→2: reads of a subtask", "", plain.most_reads as f64);
-        samples.add("2→2: downloaded", "MB", plain.downloaded as f64 / 1e6);
-        let local = restore(stage, order, handles, 2, Place::Here)?;
+        let of_the_bandwidth = 100.0 * limit.as_secs_f64() / plain.total.as_secs_f64();
+        samples.add("2→2: of the bandwidth", "%", of_the_bandwidth);
+        plain.add_to(samples, "2→2");
+        recover(stage, before, order, two, patience, samples)?;
+        let local = restore(stage, order, two, 2, Place::Here)?;
         samples.add("2→2, kept: restored in", "ms", millis(local.total));
         samples.add("2→2, kept: downloaded", "MB", local.downloaded as f64 / 1e6);
-        let rescaled = restore(stage, order, handles, 3, Place::Elsewhere)?;
-        samples.add("2→3: slowest subtask", "ms", millis(rescaled.slowest));
-        samples.add("2→3: reads of a subtask", "", rescaled.most_reads as f64);
-        samples.add("2→3: downloaded", "MB", rescaled.downloaded as f64 / 1e6);
-        samples.add(
-            "2→3 over 2→2",
-            "x",
-            rescaled.slowest.as_secs_f64() / plain.slowest.as_secs_f64(),
-        );
+        let rescaled = restore(stage, order, two, 3, Place::Elsewhere)?;
+        rescaled.add_to(samples, "2→3");
+        let longer = rescaled.slowest.as_secs_f64() / plain.slowest.as_secs_f64();
+        samples.add("2→3 over 2→2", "x", longer);
+        restore(stage, order, one, 2, Place::Elsewhere)?.add_to(samples, "1→2");
+        restore(stage, order, four, 1, Place::Elsewhere)?.add_to(samples, "4→1");
         Ok(())
     }
+}
+
+/// Fills so many subtasks and takes a checkpoint of each.
+fn take(stage: &Stage, order: &[i64], parallelism: u16) -> Result<Vec<SnapshotHandle>> {
+    let mut handles = Vec::new();
+    for subtask in 0..parallelism {
+        let mut task = stage.open(stage.request(parallelism, subtask)?)?;
+        task.write(order, 0)?;
+        handles.push(stage.checkpoint(&mut task, u64::from(parallelism))?.handle);
+    }
+    Ok(handles)
+}
+
+/// Restores the first of two subtasks and reads until it is as fast as before.
+fn recover(
+    stage: &Stage,
+    (before, reads): &mut (Subtask, Reads),
+    order: &[i64],
+    handles: &[SnapshotHandle],
+    patience: Duration,
+    samples: &mut Samples,
+) -> Result<()> {
+    let speed = reads.speed(before, BEFORE)?;
+    let request = stage.request(2, 0)?.restore_from(handles.to_vec());
+    let begun = Instant::now();
+    let mut task = stage.open_elsewhere(request)?;
+    task.first_read(order, 0)?;
+    let recovery = reads.recover(&mut task, begun, speed, patience)?;
+    if interrupt::requested() {
+        return Ok(());
+    }
+    samples.add("reads before", "k/s", speed / 1e3);
+    if let Some(half) = recovery.half {
+        samples.add("2→2: half as fast as before", "ms", millis(half));
+    }
+    if let Some(whole) = recovery.whole {
+        samples.add("2→2: as fast as before", "ms", millis(whole));
+    }
+    let of_before = format!("2→2: of that speed, in {} s at most", patience.as_secs_f64());
+    samples.add(of_before, "%", 100.0 * recovery.reached);
+    Ok(())
 }
 
 /// Where instances are restored.
@@ -126,6 +183,14 @@ struct Restored {
     /// Requests of the subtask that made the most, up to its first read.
     most_reads: u64,
     downloaded: u64,
+}
+
+impl Restored {
+    fn add_to(&self, samples: &mut Samples, rescaling: &str) {
+        samples.add(format!("{rescaling}: slowest subtask"), "ms", millis(self.slowest));
+        samples.add(format!("{rescaling}: reads of a subtask"), "", self.most_reads as f64);
+        samples.add(format!("{rescaling}: downloaded"), "MB", self.downloaded as f64 / 1e6);
+    }
 }
 
 fn restore(

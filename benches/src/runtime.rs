@@ -29,13 +29,17 @@ pub(crate) fn run(recorder: &mut Recorder, records: u64) -> Result<()> {
         ]
         .map(|(name, interval)| (name, interval, Samples::default())),
     );
+    recorder.expect((recorder.rounds() + 1) * entrants.len());
     // The first round warms up.
     for round in 0..=recorder.rounds() {
         entrants.retain_mut(|(name, interval, samples)| {
             if interrupt::requested() {
                 return round > 1;
             }
-            match measure(records, *interval) {
+            recorder.now(name);
+            let measured = measure(records, *interval);
+            recorder.step();
+            match measured {
                 Ok(_) if round == 0 => true,
                 Ok((elapsed, checkpoints)) => {
                     let rate = |time: Duration| records as f64 / time.as_secs_f64().max(1e-9) / 1e6;
@@ -51,6 +55,7 @@ pub(crate) fn run(recorder: &mut Recorder, records: u64) -> Result<()> {
             }
         });
     }
+    recorder.finished();
     for (name, _, samples) in entrants {
         samples.record(recorder, SUITE, &workload, name);
     }

@@ -103,22 +103,25 @@ fn take_turns<E>(
     mut part: impl FnMut(&mut Recorder, &mut E, u64) -> Result<()>,
     samples: impl Fn(E) -> Samples,
 ) {
+    recorder.expect(backends.len() * (recorder.rounds() + 2));
     let mut entrants = Vec::new();
     for &backend in backends {
+        recorder.now(&format!("{workload}, {backend}: filling"));
         match open(backend) {
             Ok(entrant) => entrants.push((backend, entrant)),
             Err(error) => recorder.fail(workload, &backend.to_string(), &error),
         }
+        recorder.step();
     }
     for round in (0..=recorder.rounds() as u64).take_while(|_| !interrupt::requested()) {
-        entrants.retain_mut(|(backend, entrant)| match part(recorder, entrant, round) {
-            Ok(()) => true,
-            Err(error) => {
-                recorder.fail(workload, &backend.to_string(), &error);
-                false
-            }
+        entrants.retain_mut(|(backend, entrant)| {
+            recorder.now(&format!("{workload}, {backend}"));
+            let done = part(recorder, entrant, round);
+            recorder.step();
+            done.map_err(|error| recorder.fail(workload, &backend.to_string(), &error)).is_ok()
         });
     }
+    recorder.finished();
     let contestants =
         entrants.into_iter().map(|(backend, entrant)| (backend.to_string(), samples(entrant)));
     recorder.record_turns(SUITE, workload, PINNED, contestants.collect());

@@ -1,4 +1,4 @@
-//! Where large states live: a folder as the store, threads, instances of one backend, and 100-byte
+//! Where large states live: a store, threads, instances of one backend, and 100-byte
 //! values that do not compress.
 
 use std::sync::Arc;
@@ -11,10 +11,11 @@ use weir_state_api::{
     ValueState,
 };
 
-use crate::backends::{Backend, Purpose, folder_store, local_folder, runtime};
+use crate::backends::{Backend, Purpose, runtime};
 use crate::measure::timed;
 use crate::shuffle::Random;
 use crate::slow_store::{Requests, SlowStore};
+use crate::store::Store;
 use crate::store_model::StoreModel;
 
 /// Bytes of each value.
@@ -40,7 +41,7 @@ pub(crate) struct Stage {
     counter: SlowStore,
     /// Of instances that stay on their machine.
     here: (Box<dyn BackendFactory>, Option<TempDir>),
-    _folder: TempDir,
+    _folder: Option<TempDir>,
 }
 
 /// A subtask with its state.
@@ -63,12 +64,13 @@ pub(crate) struct Taken {
 }
 
 impl Stage {
-    /// A folder as the store, as slow as the model says.
-    pub(crate) fn new(backend: Backend, model: StoreModel) -> Result<Self> {
-        let (folder, tokio) = (local_folder()?, runtime()?);
+    /// With an empty part of the store.
+    pub(crate) fn new(backend: Backend, store: &Store) -> Result<Self> {
+        let (tokio, model) = (runtime()?, store.model);
+        let (store, folder) = store.empty()?;
         let mut environment = Environment::in_memory();
         let counter = SlowStore::new(model.slowness());
-        environment.store = folder_store(folder.path())?.layer(counter.clone());
+        environment.store = store.layer(counter.clone());
         environment.spawner = Arc::new(TokioSpawner::new(tokio.handle().clone()));
         let here = backend.factory(Purpose::CheckpointsHere)?;
         Ok(Stage { tokio, backend, environment, model, counter, here, _folder: folder })
@@ -149,6 +151,29 @@ impl Subtask {
         Ok(())
     }
 
+    /// The keys that are this subtask's.
+    pub(crate) fn own(&mut self, keys: &[i64]) -> Result<Vec<i64>> {
+        let mut own = Vec::new();
+        for key in keys {
+            if self.owns(key)? {
+                own.push(*key);
+            }
+        }
+        Ok(own)
+    }
+
+    /// Reads keys of this subtask, all at a time, and checks what it reads.
+    pub(crate) fn check_many(&mut self, keys: &[i64], round: u64) -> Result<()> {
+        let found = self.store.get_many(&self.value, keys).wait()?;
+        for (key, found) in keys.iter().zip(found) {
+            value_of(*key, round, &mut self.bytes);
+            if found.as_ref() != Some(&self.bytes) {
+                return Err(differs());
+            }
+        }
+        Ok(())
+    }
+
     /// Makes a key the current one, if it is this subtask's.
     fn owns(&mut self, key: &i64) -> Result<bool> {
         match self.store.set_key(key) {
@@ -176,9 +201,13 @@ impl Subtask {
                 if found.as_ref() == Some(&self.bytes) {
                     return Ok(());
                 }
-                return Err(Error::new(ErrorKind::Corrupt, "the restored state is another one"));
+                return Err(differs());
             }
         }
         Ok(())
     }
+}
+
+fn differs() -> Error {
+    Error::new(ErrorKind::Corrupt, "the restored state is another one")
 }

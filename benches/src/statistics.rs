@@ -48,6 +48,14 @@ pub(crate) fn geometric_mean(values: impl IntoIterator<Item = f64>) -> Option<f6
     (count > 0).then(|| (sum / f64::from(count)).exp())
 }
 
+/// A quantile of samples.
+pub(crate) fn quantile(samples: &[f64], part: f64) -> f64 {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let place = (sorted.len().saturating_sub(1) as f64 * part).round() as usize;
+    sorted.get(place).copied().unwrap_or_default()
+}
+
 fn middle(sorted: &[f64]) -> f64 {
     let half = sorted.len() / 2;
     if sorted.len() % 2 == 1 { sorted[half] } else { f64::midpoint(sorted[half - 1], sorted[half]) }
@@ -70,5 +78,8 @@ mod tests {
         assert_eq!(median_of(vec![4.0, 1.0, 3.0, 2.0]).value, 2.5);
         assert_eq!(geometric_mean([1.0, 4.0]), Some(2.0));
         assert_eq!(geometric_mean([]), None);
+        let hundred: Vec<f64> = (1..=100).map(f64::from).collect();
+        assert_eq!([0.0, 0.99, 1.0].map(|part| quantile(&hundred, part)), [1.0, 99.0, 100.0]);
+        assert_eq!(quantile(&[], 0.5), 0.0);
     }
 }

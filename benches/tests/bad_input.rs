@@ -167,6 +167,53 @@ fn a_peer_that_crashes_in_the_middle_is_named_and_the_others_go_on() {
     assert!(ran.has_figures_of("weir heap") && !ran.has_figures_of("flink heap"));
 }
 
+#[cfg(not(feature = "s3"))]
+#[test]
+fn an_s3_server_that_this_build_cannot_talk_to_is_left_out() {
+    let suites = ["checkpoint", "--s3-server", "seaweedfs"];
+    let ran = Place::new().measure(&[&SMALL[..], &suites].concat());
+    assert_eq!(ran.status(), Some(1));
+    let message = ran.failure("the rest of checkpoint");
+    assert!(message.contains("no client for S3") && message.contains("--features s3"), "{message}");
+    assert!(ran.has_figures_of("weir heap"));
+}
+
+/// Asks for an S3 server with an empty cache folder and such a program `weed` in the path.
+#[cfg(feature = "s3")]
+fn with_s3_server(place: &Place, weed: &str, suites: &[&str]) -> Ran {
+    place.program("weed", weed);
+    let mut command = place.command(PROGRAM);
+    command.env("XDG_CACHE_HOME", place.path("cache"));
+    place.run(command, &[&SMALL[..], suites, &["--s3-server", "seaweedfs"]].concat())
+}
+
+#[cfg(feature = "s3")]
+#[test]
+fn without_a_network_the_s3_server_is_left_out() {
+    let place = Place::new();
+    place.program("python3", "echo 'no route to host' >&2; exit 1");
+    let ran = with_s3_server(&place, "exit 127", &["restore"]);
+    assert_eq!(ran.status(), Some(1));
+    assert!(ran.failure("the rest of restore").contains("SeaweedFS could not be fetched"));
+    assert!(String::from_utf8_lossy(&ran.output.stderr).contains("no route to host"));
+    assert!(ran.has_figures_of("weir heap"));
+}
+
+#[cfg(feature = "s3")]
+#[test]
+fn an_s3_server_that_does_not_start_is_named_with_what_it_said() {
+    let place = Place::new();
+    let weed = "[ \"$1\" != version ] || { echo version 1; exit; }; echo no such disk; exit 3";
+    let ran = with_s3_server(&place, weed, &["checkpoint"]);
+    assert_eq!(ran.status(), Some(1));
+    let message = ran.failure("the rest of checkpoint");
+    assert!(
+        message.contains("SeaweedFS has ended") && message.contains("no such disk"),
+        "{message}"
+    );
+    assert!(ran.has_figures_of("weir heap"));
+}
+
 #[test]
 fn a_disk_without_space_is_an_error_of_those_who_need_it() {
     let place = Place::new();

@@ -13,6 +13,7 @@ use crate::backends::Backend;
 use crate::interrupt;
 use crate::measure::{Recorder, millis};
 use crate::stage::{VALUE_LEN, value_of};
+use crate::statistics::quantile;
 use crate::store_model::StoreModel;
 
 /// Changes between two checkpoints.
@@ -162,12 +163,4 @@ impl Job {
         add("in 100 ms", in_time);
         Ok(())
     }
-}
-
-/// A quantile of samples.
-fn quantile(samples: &[f64], part: f64) -> f64 {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let place = (sorted.len().saturating_sub(1) as f64 * part).round() as usize;
-    sorted.get(place).copied().unwrap_or_default()
 }

@@ -93,11 +93,12 @@ pub(crate) fn run(
     sizes: &Sizes,
     only: Option<&str>,
 ) {
+    let mut parts = vec!["durations", "cost", "replay", "objects"];
+    parts.retain(|part| only.is_none_or(|only| part.contains(only)));
+    recorder.expect(backends.len() * parts.len());
     for &backend in backends {
-        for part in ["durations", "cost", "replay", "objects"] {
-            if interrupt::requested() || only.is_some_and(|only| !part.contains(only)) {
-                continue;
-            }
+        for &part in parts.iter().take_while(|_| !interrupt::requested()) {
+            recorder.now(&format!("{part}, {backend}"));
             let done = match part {
                 "durations" => durations::run(recorder, backend, sizes),
                 "cost" => cost::run(recorder, backend, sizes.keys),
@@ -110,8 +111,10 @@ pub(crate) fn run(
             {
                 recorder.fail(&format!("changelog: {part}"), &name_of(backend), &error);
             }
+            recorder.step();
         }
     }
+    recorder.finished();
 }
 
 /// How figures call a changelog around a backend.

@@ -1,7 +1,6 @@
 //! The contest: rounds interleaved between contestants, so that drift of the machine hits all;
 //! answers compared; medians and paired ratios.
 
-use indicatif::{ProgressBar, ProgressStyle};
 use weir_state_api::{Error, ErrorKind, Result};
 
 use super::Settings;
@@ -30,7 +29,6 @@ const METRICS: [(&str, Read); 3] = [
 pub(crate) struct Contest<'a> {
     recorder: &'a mut Recorder,
     settings: &'a Settings,
-    progress: ProgressBar,
 }
 
 /// A contestant that is still in the running, with its rounds so far.
@@ -41,10 +39,10 @@ struct Entrant<'a> {
 
 impl<'a> Contest<'a> {
     pub(crate) fn new(recorder: &'a mut Recorder, settings: &'a Settings) -> Self {
-        Contest { recorder, settings, progress: ProgressBar::hidden() }
+        Contest { recorder, settings }
     }
 
-    pub(crate) fn run(mut self, mut families: Vec<Family<'_>>) -> Result<()> {
+    pub(crate) fn run(mut self, mut families: Vec<Family<'_>>) {
         let wanted =
             |row: &Row| self.settings.only.as_ref().is_none_or(|only| row.name.contains(only));
         for family in &mut families {
@@ -52,20 +50,17 @@ impl<'a> Contest<'a> {
         }
         families.retain(|family| !family.rows.is_empty());
         let rows: usize = families.iter().map(|family| family.rows.len()).sum();
-        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} rounds, {eta} left, {msg}")
-            .map_err(|error| Error::new(ErrorKind::InvalidUsage, "a template").source(error))?;
         let rounds = self.settings.warm_up + self.recorder.rounds();
-        self.progress = ProgressBar::new((rows * rounds) as u64).with_style(style);
+        self.recorder.expect(rows * rounds);
         println!("ns of thread CPU per operation; in brackets how many times as fast the first is");
         for family in &mut families {
             self.family(family);
         }
-        self.progress.finish_and_clear();
-        Ok(())
+        self.recorder.finished();
     }
 
     fn family(&mut self, family: &mut Family<'_>) {
-        self.progress.suspend(|| println!("-- {}", family.title));
+        self.recorder.say(&format!("-- {}", family.title));
         family.contestants.retain(|contestant| match contestant.options() {
             Ok(options) => {
                 self.recorder.introduce(contestant.name(), options);
@@ -91,7 +86,7 @@ impl<'a> Contest<'a> {
     }
 
     fn row(&mut self, row: Row, entrants: &mut Vec<Entrant<'_>>) {
-        self.progress.set_message(row.name);
+        self.recorder.now(row.name);
         self.keep_if(row, entrants, |entrant| entrant.contestant.begin(row.name));
         let warm_up = self.settings.warm_up;
         for round in 0..warm_up + self.recorder.rounds() {
@@ -106,7 +101,7 @@ impl<'a> Contest<'a> {
                 }
                 agreed.check("answers", entrant.contestant.name(), answer)
             });
-            self.progress.inc(1);
+            self.recorder.step();
         }
         let complete = entrants.first().is_some_and(|first| !first.rounds.is_empty());
         if row.writes && complete && !interrupt::requested() {
@@ -137,7 +132,7 @@ impl<'a> Contest<'a> {
             Err(_) if interrupt::requested() => false,
             Err(error) => {
                 let name = entrant.contestant.name();
-                self.progress.suspend(|| self.recorder.fail(row.name, name, &error));
+                self.recorder.fail(row.name, name, &error);
                 entrant.contestant.end();
                 false
             }
@@ -168,7 +163,7 @@ impl<'a> Contest<'a> {
                 self.ratios(row, weir, other, index);
             }
         }
-        self.progress.suspend(|| println!("{line}"));
+        self.recorder.say(&line);
     }
 
     /// Records how many times as fast `one` is as `other`; the figure by thread CPU.

@@ -36,16 +36,24 @@ pub(crate) fn run(recorder: &mut Recorder, settings: &Settings) {
     recorder.open_section(WORKLOAD, vec![WORKLOAD.into()]);
     let weir = settings.backends.iter().map(ToString::to_string);
     let raw = settings.peers.contains(&Peer::Raw).then(|| RAW.into());
-    for name in weir.chain(raw) {
+    let here: Vec<String> = weir.chain(raw).collect();
+    let flink = settings.flink.as_ref().map_or(&[][..], |_| &settings.flink_backends);
+    recorder.expect(here.len() + flink.len());
+    for name in here {
+        recorder.now(&format!("{WORKLOAD}, {name}"));
         let measured = probe(&name, entries);
         add(recorder, &name, entries, measured);
+        recorder.step();
     }
-    for &backend in settings.flink.as_ref().map_or(&[][..], |_| &settings.flink_backends) {
+    for &backend in flink {
+        recorder.now(&format!("{WORKLOAD}, {backend}"));
         let Some(install) = settings.flink.clone() else { continue };
         let peer = FlinkPeer { install, backend, keys: entries, key_groups: DEFAULT_GROUPS };
         let measured = FlinkProcess::new(peer).memory();
         add(recorder, &backend.to_string(), entries, measured);
+        recorder.step();
     }
+    recorder.finished();
 }
 
 fn add(recorder: &mut Recorder, name: &str, entries: usize, measured: Result<Memory>) {
@@ -62,7 +70,7 @@ fn add(recorder: &mut Recorder, name: &str, entries: usize, measured: Result<Mem
         let median = Median { value, low: value, high: value };
         recorder.record(super::contest::SUITE, WORKLOAD, name, metric, "B", median, 1);
     }
-    println!("{line}");
+    recorder.say(&line);
 }
 
 const RAW: &str = "hashbrown";

@@ -77,7 +77,7 @@ pub(crate) struct Settings {
 /// Measures all families.
 pub(crate) fn run(recorder: &mut Recorder, settings: &Settings) -> Result<()> {
     let inputs = Rc::new(Inputs::new(settings.keys));
-    Contest::new(recorder, settings).run(families(settings, &inputs))?;
+    Contest::new(recorder, settings).run(families(settings, &inputs));
     if settings.only.as_ref().is_none_or(|only| memory::WORKLOAD.contains(only.as_str())) {
         memory::run(recorder, settings);
     }

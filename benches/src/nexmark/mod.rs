@@ -72,7 +72,9 @@ const COST: &str = "CPU";
 
 /// Runs all queries with so many events on each backend, in turn.
 pub(crate) fn run(recorder: &mut Recorder, backends: &[Backend], events: u64) -> Result<()> {
-    for &query in Query::value_variants() {
+    let queries = Query::value_variants();
+    recorder.expect(queries.len() * (recorder.rounds() + 1) * backends.len());
+    for &query in queries {
         let site = AuctionSite { settings: Settings::new(events), splits: 1 };
         let expected = query.reference(site.in_order()?);
         let workload = query.to_string();
@@ -84,7 +86,10 @@ pub(crate) fn run(recorder: &mut Recorder, backends: &[Backend], events: u64) ->
                 if interrupt::requested() {
                     return round > 1;
                 }
-                match measure(*backend, query, &site, &expected) {
+                recorder.now(&format!("{query}, {backend}"));
+                let measured = measure(*backend, query, &site, &expected);
+                recorder.step();
+                match measured {
                     Ok(_) if round == 0 => true,
                     Ok(measured) => {
                         costs.push(measured.elapsed.process.as_secs_f64());
@@ -109,6 +114,7 @@ pub(crate) fn run(recorder: &mut Recorder, backends: &[Backend], events: u64) ->
             recorder.compare(SUITE, &workload, COST, first, other);
         }
     }
+    recorder.finished();
     Ok(())
 }
 

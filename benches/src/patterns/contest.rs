@@ -1,7 +1,6 @@
 //! Rounds of all contestants in turn, answers compared; then the same pace for all of them.
 
 use clap::ValueEnum;
-use indicatif::{ProgressBar, ProgressStyle};
 use weir_state_api::{Error, ErrorKind, Result};
 
 use super::amplification::Asked;
@@ -63,10 +62,7 @@ pub(crate) fn run(recorder: &mut Recorder, settings: &Settings) -> Result<()> {
         settings.only.as_ref().is_none_or(|only| pattern.to_string().contains(only.as_str()))
     };
     let patterns: Vec<Pattern> = Pattern::value_variants().iter().filter(wanted).copied().collect();
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} workloads, {eta} left, {msg}")
-        .map_err(|error| Error::new(ErrorKind::InvalidUsage, "a template").source(error))?;
-    let count = patterns.len() * 2 * settings.value_bytes.len();
-    let progress = ProgressBar::new(count as u64).with_style(style);
+    recorder.expect(patterns.len() * 2 * settings.value_bytes.len());
     for &value_bytes in &settings.value_bytes {
         for (skew, keys) in [(Skew::Zipf, "Zipf"), (Skew::Uniform, "uniform")] {
             for &pattern in &patterns {
@@ -74,14 +70,14 @@ pub(crate) fn run(recorder: &mut Recorder, settings: &Settings) -> Result<()> {
                     return Ok(());
                 }
                 let workload = format!("{pattern}, {keys}, {value_bytes} B");
-                progress.set_message(workload.clone());
+                recorder.now(&workload);
                 let contest = Contest { recorder, settings, workload: &workload };
-                progress.suspend(|| contest.run(&everybody, pattern, skew, shape(value_bytes)));
-                progress.inc(1);
+                contest.run(&everybody, pattern, skew, shape(value_bytes));
+                recorder.step();
             }
         }
     }
-    progress.finish_and_clear();
+    recorder.finished();
     Ok(())
 }
 

@@ -17,6 +17,7 @@ use crate::clock::Elapsed;
 use crate::huge_pages;
 use crate::micro::contestant::{Contestant, Round};
 use crate::micro::memory::Memory;
+use crate::peers::cache_folder;
 use crate::peers::process::Contender;
 
 /// A state backend of Flink.
@@ -174,9 +175,7 @@ impl FlinkInstall {
 
     /// Where it is kept by default.
     pub(crate) fn default_folder() -> PathBuf {
-        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-        let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
-        cache.or_else(home).unwrap_or_else(std::env::temp_dir).join("weir-benches/flink")
+        cache_folder().join("flink")
     }
 }
 

@@ -7,3 +7,12 @@ pub(crate) mod process;
 pub(crate) mod rocksdb;
 #[cfg(feature = "slatedb")]
 pub(crate) mod slatedb;
+
+use std::path::PathBuf;
+
+/// Where programs of others are kept from run to run.
+pub(crate) fn cache_folder() -> PathBuf {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
+    cache.or_else(home).unwrap_or_else(std::env::temp_dir).join("weir-benches")
+}

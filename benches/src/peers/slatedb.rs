@@ -41,8 +41,11 @@ pub(crate) fn run(recorder: &mut Recorder, bytes: u64) -> Result<()> {
     let workload = |name: &str| format!("{name}, {} MB", bytes / 1_000_000);
     let (mut forst, mut slate) = (Forst::open(recorder)?, Slate::open(recorder)?);
 
+    // Both are filled, then read, then the rounds.
+    recorder.expect(recorder.rounds() + 2);
     let loaded = (timed(|| forst.load(&keys))?.1, timed(|| slate.load(&keys))?.1);
     compare(recorder, &workload("bulk load"), entries, &[loaded]);
+    recorder.step();
     let scanned = entries / 4;
     forst.load_map(scanned)?;
     slate.load_map(scanned)?;
@@ -50,6 +53,7 @@ pub(crate) fn run(recorder: &mut Recorder, bytes: u64) -> Result<()> {
     // Everything into memory.
     forst.get(&keys, true)?;
     slate.get(&keys, true)?;
+    recorder.step();
     let reads = &shuffled(entries, 7)[..keys.len() / 2];
     let absent: Vec<i64> = reads.iter().map(|key| key + entries).collect();
     let mut rounds = [Vec::new(), Vec::new(), Vec::new()];
@@ -61,7 +65,9 @@ pub(crate) fn run(recorder: &mut Recorder, bytes: u64) -> Result<()> {
         rounds[1]
             .push((timed(|| forst.get(&absent, false))?.1, timed(|| slate.get(&absent, false))?.1));
         rounds[2].push((timed(|| forst.scan(scanned))?.1, timed(|| slate.scan(scanned))?.1));
+        recorder.step();
     }
+    recorder.finished();
     compare(recorder, &workload("get, cached"), reads.len() as i64, &rounds[0]);
     compare(recorder, &workload("get, missing"), reads.len() as i64, &rounds[1]);
     compare(recorder, &workload("scan"), scanned, &rounds[2]);
@@ -81,7 +87,8 @@ fn compare(
     recorder.add(SUITE, workload, FORST, "wall", "ns/op", forst.clone());
     recorder.add(SUITE, workload, SLATE, "wall", "ns/op", slate.clone());
     let ratio = recorder.compare(SUITE, workload, "wall", (FORST, &forst), (SLATE, &slate));
-    println!("{SUITE:<9} {workload:<22} {FORST:<16} {ratio:.2} times as fast as {SLATE}");
+    recorder
+        .say(&format!("{SUITE:<9} {workload:<22} {FORST:<16} {ratio:.2} times as fast as {SLATE}"));
 }
 
 fn differs(what: &str) -> Error {

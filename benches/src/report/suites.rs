@@ -65,15 +65,20 @@ pub(crate) const SUITES: &[Presentation] = &[
         suite: "checkpoint",
         title: "Checkpoints of a large state",
         about: "All of the state, then one percent of random updates between two checkpoints, then the \
-                same beside a writer at full speed.",
+                same beside a writer at full speed, then a series of checkpoints at fixed times.",
         headlines: &[lower("1 %: written in"), lower("busy: longest pause")],
     },
     Presentation {
         suite: "restore",
         title: "Restore and rescale",
-        about: "From the request to the first correct read, from a store that answers late and streams \
-                slowly.",
-        headlines: &[lower("2→2: restored in"), lower("2→3: slowest subtask")],
+        about: "From the request to the first correct read, and until a subtask reads as fast as before, from \
+                a store that answers late and streams slowly unless the name of the workload says \
+                otherwise. 4→1 restores what four subtasks had in one.",
+        headlines: &[
+            lower("2→2: restored in"),
+            lower("2→3: slowest subtask"),
+            lower("2→2: as fast as before"),
+        ],
     },
     Presentation {
         suite: "changelog",

@@ -1,0 +1,23 @@
+//! In place of `s3_server.rs` in builds without a client for S3: a server that never starts.
+
+use opendal::Operator;
+use weir_state_api::{Error, ErrorKind, Result};
+
+/// There is none.
+#[derive(Debug)]
+pub(crate) enum S3Server {}
+
+impl S3Server {
+    pub(crate) fn start() -> Result<Self> {
+        Err(Error::new(ErrorKind::Unsupported, "this build has no client for S3")
+            .advice("cargo run --release -p weir-benches --features s3 -- ..."))
+    }
+
+    pub(crate) fn options(&self) -> String {
+        match *self {}
+    }
+
+    pub(crate) fn operator(&self) -> Result<Operator> {
+        match *self {}
+    }
+}
