@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, ColumnFamilyDescriptor, DBCompactionStyle,
-    DBCompressionType, DEFAULT_COLUMN_FAMILY_NAME, DataBlockIndexType, LogLevel, Options,
-    SliceTransform,
+    DBCompressionType, DEFAULT_COLUMN_FAMILY_NAME, LogLevel, Options, SliceTransform,
 };
 use weir_state_api::stored_key::{STATE_PREFIX_LEN, part_len};
 use weir_state_api::{Error, ErrorKind, KeyGroupRange, Result, StateShape};
@@ -173,13 +172,7 @@ fn table_options(options: &RocksOptions, shape: StateShape) -> BlockBasedOptions
         table.set_pin_top_level_index_and_filter(true);
     }
     match shape {
-        StateShape::Point => {
-            table.set_bloom_filter(10.0, false);
-            // One hash probe finds the entry in its block, in place of a binary search.
-            table.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
-            table.set_data_block_hash_ratio(0.75);
-        }
-        StateShape::Ordered => table.set_bloom_filter(10.0, false),
+        StateShape::Point | StateShape::Ordered => table.set_bloom_filter(10.0, false),
         // Timers are only ever walked.
         StateShape::Queue => {}
     }
