@@ -99,13 +99,17 @@ impl Tree {
 /// Decides who is better.
 const WRITTEN: &str = "written";
 
-/// Measures each tree with so many bytes of values and five times as many writes. In each round every
-/// tree begins empty, one after the other.
-pub(crate) fn run(recorder: &mut Recorder, bytes: u64) -> Result<()> {
+/// Measures each tree under all patterns, or those of that name, with so many bytes of values and five
+/// times as many writes. In each round every tree begins empty, one after the other.
+pub(crate) fn run(recorder: &mut Recorder, bytes: u64, only: Option<&str>) -> Result<()> {
     let figures = Figures::install()?;
     let order = shuffled((bytes / VALUE_LEN as u64) as i64, 42);
-    recorder.expect(PATTERNS.len() * TREES.len() * recorder.rounds());
-    for (pattern, workload) in PATTERNS {
+    let wanted: Vec<_> = PATTERNS
+        .into_iter()
+        .filter(|(_, name)| only.is_none_or(|only| name.contains(only)))
+        .collect();
+    recorder.expect(wanted.len() * TREES.len() * recorder.rounds());
+    for (pattern, workload) in wanted {
         let mut entrants: Vec<_> =
             TREES.iter().map(|(tree, name)| (*tree, *name, Samples::default())).collect();
         for _ in 0..recorder.rounds() {

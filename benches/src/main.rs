@@ -218,7 +218,9 @@ fn run_suite(
             Ok(())
         }
         #[cfg(feature = "rocks")]
-        Suite::Compaction => compaction::run(recorder, options.state_bytes() / 10),
+        Suite::Compaction => {
+            compaction::run(recorder, options.state_bytes() / 10, options.only.as_deref())
+        }
         #[cfg(feature = "rocks")]
         Suite::Layout => layout::run(recorder, if quick { 5_000 } else { 1_000_000 }),
         #[cfg(feature = "slatedb")]

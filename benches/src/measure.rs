@@ -195,12 +195,6 @@ impl Samples {
         found.map_or(&[], |(.., samples)| samples)
     }
 
-    /// The sum of all samples of a metric.
-    #[cfg(feature = "rocks")]
-    pub(crate) fn sum(&self, metric: &str) -> f64 {
-        self.of(metric).iter().sum()
-    }
-
     pub(crate) fn record(
         self,
         recorder: &mut Recorder,

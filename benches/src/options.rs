@@ -164,8 +164,8 @@ pub(crate) struct Options {
     /// for writes; with it, 16 MiB for writes.
     #[arg(long, value_delimiter = ',')]
     pub(crate) cache: Vec<u32>,
-    /// Only operations of `micro`, patterns of `patterns`, or parts of `changelog` (durations, cost, replay,
-    /// objects) whose name contains this.
+    /// Only operations of `micro`, patterns of `patterns` and `compaction`, or parts of `changelog`
+    /// (durations, cost, replay, objects) whose name contains this.
     #[arg(long)]
     pub(crate) only: Option<String>,
     /// Memory in huge pages, for Weir, the raw collections and Flink's heap alike (glibc's `malloc` and
