@@ -26,8 +26,9 @@ pub enum Compaction {
     /// RocksDB's level compaction: the least space and the best reads.
     #[default]
     Level,
-    /// RocksDB's universal compaction: writes (and uploads) about half as much, needs up to twice the
-    /// space and reads slower. For states that are mostly overwritten.
+    /// RocksDB's universal compaction: checkpoints upload a fifth to a third less of a large state that
+    /// grows or is changed all over; needs up to twice the space and mostly reads slower. Figures and
+    /// advice by operator: `docs/decisions/0004-rocks-layout.md`.
     Universal,
 }
 
