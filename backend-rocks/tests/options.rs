@@ -51,7 +51,7 @@ fn rocksdb_options_are_taken_by_their_own_names() {
 }
 
 /// Sixteen instances that share one budget and write and read twenty times as much stay within it,
-/// give or take a write buffer.
+/// give or take a write buffer, which is a twelfth of it here.
 #[test]
 fn many_instances_stay_within_one_budget() {
     let budget = 64 << 20;
@@ -73,7 +73,7 @@ fn many_instances_stay_within_one_budget() {
         }
     }
     assert!(memory.write_bytes() > 0);
-    assert!(most <= budget + budget / 4, "{most} bytes used of {budget}");
+    assert!(most <= budget + budget / 12, "{most} bytes used of {budget}");
     drop(instances);
     assert!(memory.write_bytes() < 1 << 20, "{} bytes of closed instances", memory.write_bytes());
 }
