@@ -23,12 +23,17 @@ pub(crate) const VALUE_LEN: usize = 100;
 
 /// The value of a key in a round: bytes that do not compress.
 pub(crate) fn value_of(key: i64, round: u64, value: &mut Vec<u8>) {
+    value_of_len(key, round, VALUE_LEN, value);
+}
+
+/// The same, of another length.
+pub(crate) fn value_of_len(key: i64, round: u64, len: usize, value: &mut Vec<u8>) {
     let mut random = Random((key as u64) ^ (round << 40));
     value.clear();
-    while value.len() < VALUE_LEN {
+    while value.len() < len {
         value.extend_from_slice(&random.next().to_le_bytes());
     }
-    value.truncate(VALUE_LEN);
+    value.truncate(len);
 }
 
 /// A store, threads, and a backend.

@@ -24,7 +24,7 @@ struct Instance {
 }
 
 pub(super) fn run(recorder: &mut Recorder, backend: Backend, keys: i64) -> Result<()> {
-    let bench = Bench::new(backend)?;
+    let bench = Bench::new(backend, VALUE_LEN)?;
     let order = shuffled(keys, 42);
     let mut plain = Instance::open(&bench, &*bench.plain, &order)?;
     let mut logged = Instance::open(&bench, &bench.logged, &order)?;

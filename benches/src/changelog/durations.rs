@@ -1,28 +1,28 @@
 //! Checkpoints under the same updates: as long as one write to the store, whatever the size of the state.
 //!
 //! Between two checkpoints 5,000 of the 100-byte values change: 50,000 a second with ten checkpoints a
-//! second. States of all sizes take turns, and beside each checkpoint as many bytes as its log has are
+//! second. Of longer values as many fewer change. States of all sizes take turns, and beside each checkpoint as many bytes as its log has are
 //! written to the same store as one object: that is what the store allows.
 
 use std::time::{Duration, Instant};
 
 use weir_state_api::{Error, KeyedStore, Result, ValueState};
 
-use super::{Bench, Filled, SUITE, Sizes, name_of, write};
+use super::{Bench, Filled, SUITE, Sizes, name_of};
 use crate::backends::Backend;
 use crate::interrupt;
 use crate::measure::{Recorder, millis};
-use crate::stage::{VALUE_LEN, value_of};
+use crate::stage::{VALUE_LEN, value_of_len};
 use crate::statistics::quantile;
 use crate::store_model::StoreModel;
 
-/// Changes between two checkpoints.
-const CHANGES: usize = 5_000;
+/// Bytes of values that change between two checkpoints.
+const CHANGED: usize = 5_000 * VALUE_LEN;
 /// From one checkpoint to the next, where there is a beat.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 pub(super) fn run(recorder: &mut Recorder, backend: Backend, sizes: &Sizes) -> Result<()> {
-    let opened = sizes.states.iter().map(|&bytes| Job::open(backend, bytes));
+    let opened = sizes.states.iter().map(|&bytes| Job::open(backend, bytes, sizes.value_len));
     let mut jobs = opened.collect::<Result<Vec<Job>>>()?;
     jobs.iter().for_each(|job| job.bench.settle());
     for (model, place) in [(StoreModel::Folder, "folder"), (StoreModel::ObjectStore, "20 ms away")]
@@ -60,8 +60,8 @@ struct Job {
 }
 
 impl Job {
-    fn open(backend: Backend, bytes: u64) -> Result<Self> {
-        let bench = Bench::new(backend)?;
+    fn open(backend: Backend, bytes: u64, value_len: usize) -> Result<Self> {
+        let bench = Bench::new(backend, value_len)?;
         let Filled { store, value, order } = bench.filled(bytes)?;
         Ok(Job {
             bench,
@@ -84,10 +84,17 @@ impl Job {
         }
     }
 
+    /// How many values change between two checkpoints.
+    fn changes(&self) -> usize {
+        CHANGED / self.bench.value_len
+    }
+
     fn change(&mut self) -> Result<()> {
         self.number += 1;
-        let from = (self.number as usize * CHANGES) % (self.order.len() - CHANGES + 1);
-        write(&mut self.store, &self.value, &self.order[from..from + CHANGES], self.number)
+        let changes = self.changes();
+        let from = (self.number as usize * changes) % (self.order.len() - changes + 1);
+        let keys = &self.order[from..from + changes];
+        self.bench.write(&mut self.store, &self.value, keys, self.number)
     }
 
     fn turn(&mut self) -> Result<()> {
@@ -102,10 +109,10 @@ impl Job {
 
     /// As many bytes as a checkpoint's log, as one object.
     fn one_write(&self) -> Result<Duration> {
-        let mut bytes = Vec::with_capacity(CHANGES * (VALUE_LEN + 12));
+        let mut bytes = Vec::with_capacity(self.changes() * (self.bench.value_len + 12));
         let mut value = Vec::new();
-        for key in 0..CHANGES {
-            value_of(key as i64, self.number, &mut value);
+        for key in 0..self.changes() {
+            value_of_len(key as i64, self.number, self.bench.value_len, &mut value);
             bytes.extend_from_slice(&[0; 12]);
             bytes.extend_from_slice(&value);
         }

@@ -32,7 +32,7 @@ use crate::interrupt;
 use crate::measure::Recorder;
 use crate::shuffle::shuffled;
 use crate::slow_store::SlowStore;
-use crate::stage::{VALUE_LEN, value_of};
+use crate::stage::{VALUE_LEN, value_of_len};
 use crate::store_model::StoreModel;
 
 const SUITE: &str = "changelog";
@@ -44,6 +44,8 @@ const SETTLED_AFTER: Duration = Duration::from_secs(120);
 pub(crate) struct Sizes {
     /// Bytes of keys and values of the states that checkpoints are taken of, smallest first.
     pub(crate) states: Vec<u64>,
+    /// Bytes of each of their values.
+    value_len: usize,
     /// Checkpoints of each.
     checkpoints: usize,
     /// Keys of the single accesses.
@@ -59,6 +61,7 @@ impl Sizes {
     pub(crate) fn quick() -> Self {
         Sizes {
             states: vec![1_000_000, 5_000_000],
+            value_len: VALUE_LEN,
             checkpoints: 10,
             keys: 5_000,
             restored: (1_000_000, 20_000),
@@ -70,6 +73,7 @@ impl Sizes {
     pub(crate) fn published() -> Self {
         Sizes {
             states: vec![100_000_000, 300_000_000, 1_000_000_000],
+            value_len: VALUE_LEN,
             checkpoints: 100,
             keys: 500_000,
             restored: (1_000_000_000, 3_000_000),
@@ -77,10 +81,12 @@ impl Sizes {
         }
     }
 
-    /// With 10 GB too, and with the log of five minutes at 50,000 changes a second.
+    /// With 10 GB too, and with the log of five minutes at 50,000 changes a second. The values are ten
+    /// times as long, and as many fewer change: 10 GB of short ones are 21 GB on a heap.
     pub(crate) fn large() -> Self {
         let mut sizes = Self::published();
         sizes.states.push(10_000_000_000);
+        sizes.value_len = 10 * VALUE_LEN;
         sizes.restored.1 = 15_000_000;
         sizes
     }
@@ -129,10 +135,11 @@ struct Bench {
     store: SlowStore,
     plain: Arc<dyn BackendFactory>,
     logged: ChangelogBackendFactory,
+    value_len: usize,
     _folders: (TempDir, Option<TempDir>),
 }
 
-/// The only subtask, with a state of 100-byte values.
+/// The only subtask, with a state of values.
 struct Filled {
     store: KeyedStore<i64>,
     value: ValueState<Vec<u8>>,
@@ -150,8 +157,8 @@ struct Taken {
 }
 
 impl Bench {
-    /// With a store in a folder.
-    fn new(backend: Backend) -> Result<Self> {
+    /// With a store in a folder, and values of this length.
+    fn new(backend: Backend, value_len: usize) -> Result<Self> {
         let folder = local_folder()?;
         let tokio = runtime()?;
         let mut environment = Environment::in_memory();
@@ -162,7 +169,8 @@ impl Bench {
         let plain: Arc<dyn BackendFactory> = Arc::from(plain);
         let options = ChangelogOptions::default().with_materialization(Materialization::OnRequest);
         let logged = ChangelogBackendFactory::around(Arc::clone(&plain), options);
-        Ok(Bench { tokio, environment, store, plain, logged, _folders: (folder, local) })
+        let _folders = (folder, local);
+        Ok(Bench { tokio, environment, store, plain, logged, value_len, _folders })
     }
 
     /// From now on the store is as slow as the model says.
@@ -192,10 +200,10 @@ impl Bench {
     /// Opens the only subtask with so many bytes of keys and values, all of them materialized. No checkpoint
     /// has named the log before, so nothing is left of it.
     fn filled(&self, bytes: u64) -> Result<Filled> {
-        let order = shuffled((bytes / (VALUE_LEN as u64 + 8)) as i64, 42);
+        let order = shuffled((bytes / (self.value_len as u64 + 8)) as i64, 42);
         let mut store = self.open(&self.logged, (0, 1), Vec::new())?;
         let value = store.value("value")?;
-        write(&mut store, &value, &order, 0)?;
+        self.write(&mut store, &value, &order, 0)?;
         self.materialize(&mut store)?;
         Ok(Filled { store, value, order })
     }
@@ -232,6 +240,26 @@ impl Bench {
         drop(std::process::Command::new("sync").status());
     }
 
+    /// Sets values.
+    fn write(
+        &self,
+        store: &mut KeyedStore<i64>,
+        value: &ValueState<Vec<u8>>,
+        keys: &[i64],
+        round: u64,
+    ) -> Result<()> {
+        let mut bytes = Vec::new();
+        for some in keys.chunks(100_000) {
+            unless_interrupted()?;
+            for key in some {
+                value_of_len(*key, round, self.value_len, &mut bytes);
+                store.set_key(key)?;
+                value.set(store, &bytes)?;
+            }
+        }
+        Ok(())
+    }
+
     fn checkpoint(&self, store: &mut KeyedStore<i64>, number: u64) -> Result<Taken> {
         let id = CheckpointId(number);
         let mut request = SnapshotRequest::checkpoint(id, format!("chk-{number}"));
@@ -250,25 +278,6 @@ impl Bench {
 fn unless_interrupted() -> Result<()> {
     if interrupt::requested() {
         return Err(Error::new(ErrorKind::Closed, "interrupted"));
-    }
-    Ok(())
-}
-
-/// Sets 100-byte values.
-fn write(
-    store: &mut KeyedStore<i64>,
-    value: &ValueState<Vec<u8>>,
-    keys: &[i64],
-    round: u64,
-) -> Result<()> {
-    let mut bytes = Vec::new();
-    for some in keys.chunks(100_000) {
-        unless_interrupted()?;
-        for key in some {
-            value_of(*key, round, &mut bytes);
-            store.set_key(key)?;
-            value.set(store, &bytes)?;
-        }
     }
     Ok(())
 }

@@ -7,13 +7,14 @@ use weir_state_api::{CheckpointId, Error, ErrorKind, Result, SnapshotRequest};
 use super::{Bench, SUITE, name_of};
 use crate::backends::Backend;
 use crate::measure::Recorder;
+use crate::stage::VALUE_LEN;
 use crate::store_model::StoreModel;
 
 const SUBTASKS: u16 = 32;
 const INTERVAL: Duration = Duration::from_millis(100);
 
 pub(super) fn run(recorder: &mut Recorder, backend: Backend, seconds: u64) -> Result<()> {
-    let bench = Bench::new(backend)?;
+    let bench = Bench::new(backend, VALUE_LEN)?;
     bench.move_store(StoreModel::ObjectStore);
     let mut tasks = Vec::new();
     for subtask in 0..SUBTASKS {

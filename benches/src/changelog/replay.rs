@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use weir_state_api::{BackendFactory, Error, ErrorKind, Result, SnapshotHandle};
 
-use super::{Bench, Filled, SUITE, name_of, write};
+use super::{Bench, Filled, SUITE, name_of};
 use crate::backends::Backend;
 use crate::interrupt;
 use crate::measure::{Recorder, millis};
-use crate::stage::value_of;
+use crate::stage::{VALUE_LEN, value_of};
 use crate::store_model::StoreModel;
 
 /// A replay this fast is asked for, in changes a second.
@@ -22,7 +22,7 @@ pub(super) fn run(
     backend: Backend,
     (bytes, changes): (u64, u64),
 ) -> Result<()> {
-    let bench = Bench::new(backend)?;
+    let bench = Bench::new(backend, VALUE_LEN)?;
     let Filled { mut store, value, order } = bench.filled(bytes)?;
     let state = bench.checkpoint(&mut store, 1)?.handle;
     let mut left = changes as usize;
@@ -30,7 +30,7 @@ pub(super) fn run(
     while left > 0 {
         round += 1;
         let keys = &order[..left.min(order.len())];
-        write(&mut store, &value, keys, round)?;
+        bench.write(&mut store, &value, keys, round)?;
         left -= keys.len();
     }
     let both = bench.checkpoint(&mut store, 2)?.handle;
