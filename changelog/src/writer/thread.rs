@@ -100,7 +100,12 @@ impl WriterThread {
                 Some(at) => messages.recv_timeout(at.saturating_duration_since(Instant::now())),
             };
             match first {
-                Ok(message) => self.take(message),
+                Ok(message) => {
+                    // Systems like to wake a thread on the processor of the one that wakes it, which
+                    // would wait there until all changes are compressed: it is a task, and goes first.
+                    std::thread::yield_now();
+                    self.take(message);
+                }
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => return,
             }
