@@ -76,11 +76,8 @@ pub(crate) fn run(
     }
     let mut turn = |entrants: &mut Vec<Entrant>, part: &dyn Fn(&mut Entrant) -> Result<()>| {
         entrants.retain_mut(|entrant| {
-            recorder.now(&format!("{workload}, {}", entrant.backend));
-            let done = part(entrant);
-            recorder.step();
-            done.map_err(|error| recorder.fail(&workload, &entrant.backend.to_string(), &error))
-                .is_ok()
+            let name = entrant.backend.to_string();
+            recorder.attempt(&workload, &name, || part(entrant))
         });
     };
     // The first round warms up.

@@ -42,6 +42,19 @@ impl Recorder {
         self.progress.inc(1);
     }
 
+    /// Does one of the steps, a contestant's; whether it succeeded. An error is recorded.
+    pub(crate) fn attempt(
+        &mut self,
+        workload: &str,
+        contestant: &str,
+        part: impl FnOnce() -> Result<()>,
+    ) -> bool {
+        self.now(&format!("{workload}, {contestant}"));
+        let done = part();
+        self.step();
+        done.map_err(|error| self.fail(workload, contestant, &error)).is_ok()
+    }
+
     /// There are no more steps.
     pub(crate) fn finished(&mut self) {
         self.progress.finish_and_clear();

@@ -10,6 +10,7 @@ use weir_state_api::Result;
 use crate::interrupt;
 use crate::shuffle::Random;
 use crate::stage::Subtask;
+use crate::statistics::quantile;
 use crate::zipf::Zipf;
 
 /// Records in flight.
@@ -52,8 +53,7 @@ impl Reads {
         while speeds.is_empty() || begun.elapsed() < time {
             speeds.push(self.window(task)?);
         }
-        speeds.sort_by(f64::total_cmp);
-        Ok(speeds[speeds.len() / 2])
+        Ok(quantile(&speeds, 0.5))
     }
 
     /// Reads until the subtask is as fast as `before`, or for so long.

@@ -70,11 +70,8 @@ pub(crate) fn run(
     // The first round warms up.
     for round in (0..=recorder.rounds()).take_while(|_| !interrupt::requested()) {
         entrants.retain_mut(|entrant| {
-            recorder.now(&format!("{workload}, {}", entrant.backend));
-            let done = entrant.round(&order, extent.patience, round > 0);
-            recorder.step();
-            done.map_err(|error| recorder.fail(&workload, &entrant.backend.to_string(), &error))
-                .is_ok()
+            let name = entrant.backend.to_string();
+            recorder.attempt(&workload, &name, || entrant.round(&order, extent.patience, round > 0))
         });
     }
     recorder.finished();

@@ -1,8 +1,9 @@
 //! Checkpoints under the same updates: as long as one write to the store, whatever the size of the state.
 //!
 //! Between two checkpoints 5,000 of the 100-byte values change: 50,000 a second with ten checkpoints a
-//! second. Of longer values as many fewer change. States of all sizes take turns, and beside each checkpoint as many bytes as its log has are
-//! written to the same store as one object: that is what the store allows.
+//! second. Of longer values as many fewer change. States of all sizes take turns, and beside each
+//! checkpoint as many bytes as its log has are written to the same store as one object: that is what the
+//! store allows.
 
 use std::time::{Duration, Instant};
 
