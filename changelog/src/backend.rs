@@ -35,6 +35,8 @@ pub(crate) struct ChangelogBackend {
     pub(crate) lent: Lent,
     pub(crate) watermark: Option<Millis>,
     pub(crate) kept: Kept,
+    /// Of the wrapped backend, as checkpoints share them.
+    pub(crate) states: Arc<[(StateId, StateDescriptor)]>,
     /// The TTL of each state.
     pub(crate) ttls: HashMap<String, Option<StateTtl>>,
 }
@@ -106,6 +108,7 @@ impl KeyedBackend for ChangelogBackend {
     /// the log begins anew.
     fn register(&mut self, descriptor: &StateDescriptor) -> Result<StateId> {
         let id = self.inner.register(descriptor)?;
+        self.states = self.inner.states().into();
         let before = self.ttls.insert(descriptor.name.clone(), descriptor.ttl);
         if before.is_some_and(|before| before != descriptor.ttl) {
             self.lose_base();
@@ -114,7 +117,7 @@ impl KeyedBackend for ChangelogBackend {
     }
 
     fn states(&self) -> Vec<(StateId, StateDescriptor)> {
-        self.inner.states()
+        self.states.to_vec()
     }
 
     #[inline]
@@ -260,7 +263,7 @@ impl KeyedBackend for ChangelogBackend {
         }
         if self.watermark.is_none() {
             let by_event_time = |ttl: StateTtl| ttl.domain == TimeDomain::Event;
-            if self.inner.states().iter().any(|(_, state)| state.ttl.is_some_and(by_event_time)) {
+            if self.states.iter().any(|(_, state)| state.ttl.is_some_and(by_event_time)) {
                 self.lose_base();
             }
         }

@@ -7,11 +7,12 @@ use std::time::Instant;
 
 use weir_state_api::{
     CheckpointId, Error, ErrorKind, Notification, ObjectRef, Result, SnapshotHandle, SnapshotKind,
-    SnapshotRequest, SnapshotTask,
+    SnapshotRequest, SnapshotTask, StateDescriptor, StateId,
 };
 
 use crate::backend::ChangelogBackend;
 use crate::base::{Base, InnerBase, ObjectTable};
+use crate::chunk_list::ChunkList;
 use crate::factory::BACKEND_NAME;
 use crate::format::manifest::{FORMAT_VERSION, LogRange, LoggedState, Manifest, Segment};
 use crate::format::{LogId, LogPosition};
@@ -78,13 +79,16 @@ impl Named {
 
 impl Lent {
     /// A checkpoint begins that names these batches, whichever task ends first.
-    fn pin(&self, chunks: &[Arc<Chunk>]) {
+    fn pin(&self, chunks: &ChunkList) {
         let mut named = self.lock();
         named.settle();
         // What was there at the last checkpoint still is: the instance needs its batches.
-        let known = chunks.partition_point(|chunk| chunk.to.0 <= named.taken_in);
+        let known = named.taken_in;
+        let mut new: Vec<_> =
+            chunks.newest_first().take_while(|chunk| chunk.to.0 > known).collect();
+        new.reverse();
         let mut without_gap = true;
-        for chunk in &chunks[known..] {
+        for chunk in new {
             match chunk.stored() {
                 Some(stored) => {
                     named.add(stored.object.object());
@@ -125,10 +129,10 @@ impl Lent {
         }
     }
 
-    fn count(&self, chunks: &[Arc<Chunk>]) {
-        let Some(to) = chunks.last().map(|chunk| chunk.to.0) else { return };
+    fn count(&self, chunks: &ChunkList) {
+        let Some(LogPosition(to)) = chunks.end() else { return };
         let before = self.0.named_to.fetch_max(to, Ordering::Relaxed);
-        let new = chunks.iter().filter(|chunk| chunk.to.0 > before);
+        let new = chunks.newest_first().take_while(|chunk| chunk.to.0 > before);
         let bytes = new.filter_map(|chunk| chunk.stored()).map(|stored| u64::from(stored.length));
         count(&self.0.uploaded, bytes.sum());
     }
@@ -137,12 +141,12 @@ impl Lent {
 /// A checkpoint that builds on a log, as it was when it began.
 struct Pinned {
     base: Arc<Base>,
-    chunks: Vec<Arc<Chunk>>,
+    chunks: ChunkList,
     log: LogId,
     to: LogPosition,
-    /// Complete but for objects and metadata.
+    /// Complete but for states, objects and metadata.
     handle: SnapshotHandle,
-    states: Vec<LoggedState>,
+    states: Arc<[(StateId, StateDescriptor)]>,
     lent: Lent,
 }
 
@@ -158,22 +162,15 @@ impl ChangelogBackend {
             self.base = None;
         }
         let (persisted, base) = (persisted?, Arc::clone(self.base.as_ref()?));
-        let states = self.inner.states();
-        let logged = |(id, state): &(weir_state_api::StateId, weir_state_api::StateDescriptor)| {
-            LoggedState { number: id.0, name: state.name.clone(), ttl: state.ttl }
-        };
-        let logged = states.iter().map(logged).collect();
-        let chunks = self.log.since(base.position);
+        let chunks = self.log.chunks().clone();
         self.lent.pin(&chunks);
-        let mut handle = self.new_handle(request);
-        handle.states = states.into_iter().map(|(_, state)| state).collect();
         let pinned = Pinned {
             chunks,
             base,
             log: self.log.id(),
             to: self.log.position(),
-            handle,
-            states: logged,
+            handle: self.new_handle(request),
+            states: Arc::clone(&self.states),
             lent: self.lent.clone(),
         };
         Some(SnapshotTask::new(pinned.run(persisted)))
@@ -298,7 +295,7 @@ impl ChangelogBackend {
                     self.base = Some(Arc::new(Base { handles, restored, position, copies }));
                     let base = InnerBase { id: begun.id, kept_by: None };
                     let before = self.inner_base.replace(base);
-                    drop(self.log.truncate(position));
+                    self.log.truncate(position);
                     // The wrapped backend may build on it: each handle from now on names it, until the
                     // next one takes its place. That news fails concerns later snapshots only.
                     drop(self.inner.notify(Notification::Complete(begun.id)));
@@ -376,7 +373,7 @@ impl Pinned {
             logs.push(range);
         }
         let mut segments = Vec::with_capacity(chunks.len());
-        for chunk in &chunks {
+        for chunk in chunks.iter().filter(|chunk| chunk.to > base.position) {
             let Some(stored) = chunk.stored() else {
                 return Err(Error::new(ErrorKind::Closed, "the log was given up meanwhile")
                     .advice("the next checkpoint stands on its own"));
@@ -391,6 +388,13 @@ impl Pinned {
         }
         lent.name(&mut table);
         lent.count(&chunks);
+        handle.states = states.iter().map(|(_, state)| state.clone()).collect();
+        let logged = |(id, state): &(StateId, StateDescriptor)| LoggedState {
+            number: id.0,
+            name: state.name.clone(),
+            ttl: state.ttl,
+        };
+        let states = states.iter().map(logged).collect();
         if base.position < to {
             let key_groups = handle.key_groups;
             let (written_for, from) = (key_groups, base.position);

@@ -19,7 +19,7 @@
 //! | `factory.rs` | [`ChangelogBackendFactory`], [`ChangelogOff`], [`ChangelogControl`] |
 //! | `options.rs`, `metrics.rs` | what can be set and read |
 //! | `backend.rs` | the instance: passes calls on and records changes |
-//! | `log.rs` | the log of an instance as its task sees it |
+//! | `log.rs`, `chunk_list.rs` | the log of an instance as its task sees it, and its batches |
 //! | `checkpoint.rs`, `base.rs` | what a checkpoint consists of, and what the log goes on from |
 //! | `kept.rs` | whether a checkpoint is left that keeps that |
 //! | `materializer.rs` | when an instance materializes |
@@ -33,6 +33,7 @@
 mod backend;
 mod base;
 mod checkpoint;
+mod chunk_list;
 mod factory;
 mod format;
 mod kept;

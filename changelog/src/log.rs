@@ -1,10 +1,10 @@
 //! The log of one instance, as its task sees it: the changes it collects, and the batches it needs.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use weir_state_api::{Address, Change};
 
+use crate::chunk_list::ChunkList;
 use crate::format::record::{push_delete, push_put};
 use crate::format::{LogId, LogPosition};
 use crate::writer::{Chunk, LogStream, Persisted};
@@ -25,7 +25,7 @@ pub(crate) struct InstanceLog {
     active_from: LogPosition,
     next: u64,
     /// Batches from where the log begins, without a gap.
-    chunks: VecDeque<Arc<Chunk>>,
+    chunks: ChunkList,
 }
 
 /// Where the collected changes ended.
@@ -46,7 +46,7 @@ impl InstanceLog {
             active: Vec::new(),
             active_from: LogPosition::START,
             next: 0,
-            chunks: VecDeque::new(),
+            chunks: ChunkList::default(),
         }
     }
 
@@ -91,9 +91,9 @@ impl InstanceLog {
         self.records = false;
         self.active.clear();
         self.active_from = self.position();
-        self.chunks.clear();
+        let unneeded = std::mem::take(&mut self.chunks);
         if let Some(stream) = &self.stream {
-            stream.forget(LogPosition(self.next));
+            stream.forget(LogPosition(self.next), unneeded);
         }
     }
 
@@ -143,6 +143,13 @@ impl InstanceLog {
     /// Hands all changes over. The log is given up when they are not taken.
     #[cold]
     pub(crate) fn hand_over(&mut self) {
+        self.close_chunk(LogStream::append);
+    }
+
+    fn close_chunk(
+        &mut self,
+        append: impl FnOnce(&LogStream, LogId, &Arc<Chunk>, Vec<u8>) -> bool,
+    ) {
         if self.active_from == self.position() || !self.records {
             return;
         }
@@ -150,18 +157,19 @@ impl InstanceLog {
         let room = self.active.capacity().min(self.chunk_bytes.saturating_mul(2));
         let changes = std::mem::replace(&mut self.active, Vec::with_capacity(room));
         let taken = changes.len() <= MAX_CHUNK
-            && self.stream.as_ref().is_some_and(|stream| stream.append(self.id, &chunk, changes));
+            && self.stream.as_ref().is_some_and(|stream| append(stream, self.id, &chunk, changes));
         if !taken {
             self.stop();
             return;
         }
         self.active_from = chunk.to;
-        self.chunks.push_back(chunk);
+        self.chunks.push(chunk);
     }
 
-    /// Resolves when everything before [`position`](InstanceLog::position) is in the store.
+    /// Resolves when everything before [`position`](InstanceLog::position) is in the store. The work begins
+    /// when it is waited for, or dropped.
     pub(crate) fn persist(&mut self) -> Option<Persisted> {
-        self.hand_over();
+        self.close_chunk(LogStream::append_later);
         let stream = self.stream.as_ref().filter(|_| self.records)?;
         let persisted = stream.persist();
         if persisted.is_none() {
@@ -170,17 +178,16 @@ impl InstanceLog {
         persisted
     }
 
-    /// The batches with what changed from `position` on.
-    pub(crate) fn since(&self, position: LogPosition) -> Vec<Arc<Chunk>> {
-        self.chunks.iter().filter(|chunk| chunk.to > position).map(Arc::clone).collect()
+    /// The batches that it holds.
+    pub(crate) fn chunks(&self) -> &ChunkList {
+        &self.chunks
     }
 
-    /// Forgets the batches that hold nothing from `position` on, and returns them.
-    pub(crate) fn truncate(&mut self, position: LogPosition) -> Vec<Arc<Chunk>> {
-        let count = self.chunks.iter().take_while(|chunk| chunk.to <= position).count();
-        if let Some(stream) = self.stream.as_ref().filter(|_| count > 0) {
-            stream.forget(position);
+    /// Forgets the batches that hold nothing from `position` on.
+    pub(crate) fn truncate(&mut self, position: LogPosition) {
+        let unneeded = self.chunks.cut_off(position);
+        if let Some(stream) = self.stream.as_ref().filter(|_| unneeded.len() > 0) {
+            stream.forget(position, unneeded);
         }
-        self.chunks.drain(..count).collect()
     }
 }

@@ -74,8 +74,8 @@ pub(crate) async fn open(
     );
     let claimed = request.mode == RestoreMode::Claim;
     let goes_on = plan.goes_on && restored.as_stored && claimed;
-    let states = restored.backend.states().into_iter();
-    let ttls = states.map(|(_, state)| (state.name, state.ttl)).collect();
+    let states: Arc<[_]> = restored.backend.states().into();
+    let ttls = states.iter().map(|(_, state)| (state.name.clone(), state.ttl)).collect();
     let mut backend = ChangelogBackend {
         inner: restored.backend,
         log,
@@ -86,6 +86,7 @@ pub(crate) async fn open(
         shared,
         lent,
         watermark,
+        states,
         ttls,
         kept: Kept::restored(plan.newest.filter(|_| claimed)),
     };

@@ -359,6 +359,33 @@ fn a_panic_of_the_writer_is_not_for_ever() {
     assert_eq!(factory.control().metrics().whole_checkpoints, 1);
 }
 
+/// The writer is told of a checkpoint by its task, and also when nobody runs that.
+#[test]
+fn a_task_that_is_not_run_holds_nothing_back() {
+    let world = World::new();
+    let factory = world.factory(u64::MAX);
+    let mut job = world.open(&factory, vec![]);
+    job.count("k");
+    drop(snapshot(&mut job, 1, None));
+    world.wait_until("its batch is uploaded", || {
+        let metrics = factory.control().metrics();
+        metrics.objects == 1 && metrics.in_flight_bytes == 0
+    });
+
+    job.count("k");
+    let second = snapshot(&mut job, 2, None);
+    job.count("k");
+    let third = checkpoint(&mut job, 3, None);
+    job.count("k");
+    let fourth = snapshot(&mut job, 4, None);
+    drop(job);
+    let fourth = block_on(fourth.run()).unwrap();
+    let second = block_on(second.run()).unwrap();
+    for (handle, count) in [(second, 2), (third, 3), (fourth, 4)] {
+        assert_eq!(world.open(&factory, vec![handle]).counted("k"), count);
+    }
+}
+
 #[test]
 fn switching_off_cuts_handles_of_a_changelog_too() {
     let world = World::new();

@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `schedule.rs` | what is uploaded when, tried again, given up: no I/O, no clock |
 //! | `thread.rs` | the thread: compresses, and does what the schedule says |
+//! | `mailbox.rs` | what the thread is told |
 //! | `upload.rs` | one attempt |
 //! | `chunk.rs`, `object.rs` | a batch and where it is; an object and who needs it |
 //! | `pressure.rs` | what may be in flight |
 
 mod chunk;
+mod mailbox;
 mod object;
 mod pressure;
 mod schedule;
@@ -16,18 +18,19 @@ mod thread;
 mod upload;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_channel::oneshot;
 use weir_state_api::{Environment, Error, ErrorKind, Result};
 
 pub(crate) use chunk::Chunk;
+use mailbox::Mailbox;
 pub(crate) use object::LogObject;
 use pressure::{Held, InFlight};
 use schedule::{PersistReply, StreamId};
 use upload::Report;
 
+use crate::chunk_list::ChunkList;
 use crate::format::{LogId, LogPosition};
 use crate::local_copies::LocalCopies;
 use crate::metrics::{ChangelogMetrics, Counters, count};
@@ -43,7 +46,7 @@ pub(crate) enum Message {
     Append { stream: StreamId, log: LogId, chunk: Arc<Chunk>, changes: Vec<u8>, held: Held },
     Persist { stream: StreamId, reply: PersistReply },
     Press,
-    Forget { stream: StreamId, to: LogPosition },
+    Forget { stream: StreamId, to: LogPosition, unneeded: ChunkList },
     Close { stream: StreamId },
     Attempted(Report),
     Unused { store: StoreId, path: String, named: bool },
@@ -52,11 +55,11 @@ pub(crate) enum Message {
 
 /// Keeps the thread: it ends when the last one is gone and nothing is left to upload.
 #[derive(Debug)]
-struct Alive(Sender<Message>);
+struct Alive(Arc<Mailbox>);
 
 impl Drop for Alive {
     fn drop(&mut self) {
-        drop(self.0.send(Message::ShutDown));
+        self.0.post(Message::ShutDown);
     }
 }
 
@@ -109,13 +112,15 @@ impl LogWriter {
             None => Arc::clone(slot.insert(Arc::new(Alive(self.start()?)))),
         };
         let stream = self.next_stream.fetch_add(1, Ordering::Relaxed);
-        if let Err(unsent) = alive.0.send(Message::Open { stream, environment, directory }) {
+        if !alive.0.is_open() {
             // Its thread has panicked, which must not be the end of all later instances.
             alive = Arc::clone(slot.insert(Arc::new(Alive(self.start()?))));
-            alive.0.send(unsent.0).map_err(|_| ended())?;
         }
         drop(slot);
-        let to = alive.0.clone();
+        let to = Arc::clone(&alive.0);
+        if !to.post(Message::Open { stream, environment, directory }) {
+            return Err(ended());
+        }
         Ok(LogStream {
             stream,
             to,
@@ -126,22 +131,22 @@ impl LogWriter {
         })
     }
 
-    fn start(&self) -> Result<Sender<Message>> {
-        let (sender, receiver) = channel();
+    fn start(&self) -> Result<Arc<Mailbox>> {
+        let (mailbox, reader) = Mailbox::new();
         let writer = thread::WriterThread::new(
             Arc::clone(&self.options),
             Arc::clone(&self.counters),
             self.copies.clone(),
-            sender.clone(),
+            Arc::clone(&mailbox),
         );
         std::thread::Builder::new()
             .name("weir-changelog".into())
-            .spawn(move || writer.run(receiver))
+            .spawn(move || writer.run(reader))
             .map_err(|error| {
                 Error::new(ErrorKind::Unavailable, "no thread for the changelog's writer")
                     .source(error)
             })?;
-        Ok(sender)
+        Ok(mailbox)
     }
 }
 
@@ -149,7 +154,7 @@ impl LogWriter {
 #[derive(Debug)]
 pub(crate) struct LogStream {
     stream: StreamId,
-    to: Sender<Message>,
+    to: Arc<Mailbox>,
     _alive: Arc<Alive>,
     options: Arc<ChangelogOptions>,
     counters: Arc<Counters>,
@@ -160,8 +165,17 @@ impl LogStream {
     /// Hands changes over. Waits while too much is in flight; `false` when that took too long and they
     /// were not taken.
     pub(crate) fn append(&self, log: LogId, chunk: &Arc<Chunk>, changes: Vec<u8>) -> bool {
+        let appended = self.append_later(log, chunk, changes);
+        self.to.wake();
+        appended
+    }
+
+    /// Hands changes over to a writer that may sleep until [`Persisted`] is waited for.
+    pub(crate) fn append_later(&self, log: LogId, chunk: &Arc<Chunk>, changes: Vec<u8>) -> bool {
         let bytes = changes.len() as u64;
-        let press = || drop(self.to.send(Message::Press));
+        let press = || {
+            self.to.post(Message::Press);
+        };
         let (stream, timeout) = (self.stream, self.options.stall_timeout);
         let Some(held) = self.in_flight.hold(bytes, timeout, &self.counters, press) else {
             count(&self.counters.abandoned_logs, 1);
@@ -170,42 +184,54 @@ impl LogStream {
         count(&self.counters.changes, chunk.to.0 - chunk.from.0);
         count(&self.counters.change_bytes, bytes);
         let chunk = Arc::clone(chunk);
-        self.to.send(Message::Append { stream, log, chunk, changes, held }).is_ok()
+        self.to.leave(Message::Append { stream, log, chunk, changes, held })
     }
 
     /// Whether the thread it goes to is there: it may have panicked.
     pub(crate) fn is_open(&self) -> bool {
-        let nothing = Message::Forget { stream: self.stream, to: LogPosition::START };
-        self.to.send(nothing).is_ok()
+        self.to.is_open()
     }
 
     /// Resolves when all that was handed over so far is in the store, or cannot be brought there for
-    /// now. `None` when the writer is gone; one that goes later drops the reply, which is an answer.
+    /// now. The writer is not woken before somebody waits for that, or gives it up. `None` when it is gone;
+    /// one that goes later drops the reply, which is an answer.
     pub(crate) fn persist(&self) -> Option<Persisted> {
         let (reply, receiver) = oneshot::channel();
-        self.to.send(Message::Persist { stream: self.stream, reply }).ok()?;
-        Some(Persisted(receiver))
+        let asked = self.to.leave(Message::Persist { stream: self.stream, reply });
+        asked.then(|| Persisted { reply: receiver, to: Arc::clone(&self.to) })
     }
 
-    /// What was handed over before `to`, and no checkpoint waits for, is not needed.
-    pub(crate) fn forget(&self, to: LogPosition) {
-        drop(self.to.send(Message::Forget { stream: self.stream, to }));
+    /// What was handed over before `to`, and no checkpoint waits for, is not needed. Letting go of each
+    /// batch is the writer's work.
+    pub(crate) fn forget(&self, to: LogPosition, unneeded: ChunkList) {
+        self.to.post(Message::Forget { stream: self.stream, to, unneeded });
     }
 }
 
 impl Drop for LogStream {
     fn drop(&mut self) {
-        drop(self.to.send(Message::Close { stream: self.stream }));
+        self.to.post(Message::Close { stream: self.stream });
     }
 }
 
 /// The answer to [`LogStream::persist`].
 #[derive(Debug)]
-pub(crate) struct Persisted(oneshot::Receiver<Result<()>>);
+pub(crate) struct Persisted {
+    reply: oneshot::Receiver<Result<()>>,
+    to: Arc<Mailbox>,
+}
 
 impl Persisted {
-    pub(crate) async fn wait(self) -> Result<()> {
-        self.0.await.unwrap_or_else(|_| Err(ended()))
+    pub(crate) async fn wait(mut self) -> Result<()> {
+        self.to.wake();
+        (&mut self.reply).await.unwrap_or_else(|_| Err(ended()))
+    }
+}
+
+impl Drop for Persisted {
+    /// Nobody waits any more; what was handed over is not held back any longer.
+    fn drop(&mut self) {
+        self.to.wake();
     }
 }
 

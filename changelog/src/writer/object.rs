@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::Sender;
 
 use weir_state_api::ObjectRef;
 
+use super::mailbox::Mailbox;
 use super::{Message, StoreId};
 use crate::local_copies::CopyUse;
 
@@ -20,15 +20,15 @@ pub(crate) struct LogObject {
     store: StoreId,
     users: AtomicUsize,
     named: AtomicBool,
-    writer: Sender<Message>,
+    writer: Arc<Mailbox>,
     _copy: Option<CopyUse>,
 }
 
 impl LogObject {
-    pub(crate) fn new(
+    pub(super) fn new(
         reference: ObjectRef,
         store: StoreId,
-        writer: Sender<Message>,
+        writer: Arc<Mailbox>,
         copy: Option<CopyUse>,
     ) -> Arc<Self> {
         let (users, named) = (AtomicUsize::new(0), AtomicBool::new(false));
@@ -73,6 +73,6 @@ impl Drop for ObjectUse {
         let path = self.0.reference.path.clone();
         let named = self.0.named.load(Ordering::SeqCst);
         // Without a writer the process is about to end; the collector finds what is left.
-        drop(self.0.writer.send(Message::Unused { store: self.0.store, path, named }));
+        self.0.writer.post(Message::Unused { store: self.0.store, path, named });
     }
 }

@@ -1,14 +1,14 @@
 //! The writer's thread.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Instant;
 
 use bytes::Bytes;
 use weir_state_api::{Environment, ObjectRef};
 
 use super::chunk::Stored;
+use super::mailbox::{Mailbox, Reader};
 use super::object::{LogObject, ObjectUse};
 use super::schedule::{Action, Item, Placed, Schedule, Settled, StreamId};
 use super::upload::{self, Report};
@@ -59,7 +59,7 @@ pub(super) struct WriterThread {
     /// A number is one store's for ever.
     next_store: StoreId,
     streams: HashMap<StreamId, StoreId>,
-    own: Sender<Message>,
+    own: Arc<Mailbox>,
     /// Nobody will ask for more.
     ending: bool,
 }
@@ -69,7 +69,7 @@ impl WriterThread {
         options: Arc<ChangelogOptions>,
         counters: Arc<Counters>,
         copies: Option<LocalCopies>,
-        own: Sender<Message>,
+        own: Arc<Mailbox>,
     ) -> Self {
         WriterThread {
             encoder: BatchEncoder::new(options.compression_level),
@@ -84,32 +84,23 @@ impl WriterThread {
         }
     }
 
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "after a panic the channel has to end before anybody is told that the writer has"
-    )]
-    pub(super) fn run(mut self, messages: Receiver<Message>) {
+    pub(super) fn run(mut self, mailbox: Reader) {
+        let mut messages = VecDeque::with_capacity(BURST);
+        // After a panic it closes before anybody is told that the writer has ended, as those are whose
+        // messages are not taken.
+        let mailbox = mailbox;
         loop {
             self.tick();
             if self.ending && self.stores.values().all(|store| store.schedule.is_idle()) {
                 return;
             }
             let deadline = self.stores.values().filter_map(|s| s.schedule.next_deadline()).min();
-            let first = match deadline {
-                None => messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(at) => messages.recv_timeout(at.saturating_duration_since(Instant::now())),
-            };
-            match first {
-                Ok(message) => {
-                    // Systems like to wake a thread on the processor of the one that wakes it, which
-                    // would wait there until all changes are compressed: it is a task, and goes first.
-                    std::thread::yield_now();
-                    self.take(message);
-                }
-                Err(RecvTimeoutError::Timeout) => continue,
-                Err(RecvTimeoutError::Disconnected) => return,
+            if mailbox.read(BURST, deadline, &mut messages) {
+                // Systems like to wake a thread on the processor of the one that wakes it, which
+                // would wait there until all changes are compressed: it is a task, and goes first.
+                std::thread::yield_now();
             }
-            for message in messages.try_iter().take(BURST) {
+            while let Some(message) = messages.pop_front() {
                 self.take(message);
             }
         }
@@ -135,10 +126,11 @@ impl WriterThread {
                 }
             }
             Message::Press => self.stores.values_mut().for_each(|store| store.schedule.press()),
-            Message::Forget { stream, to } => {
+            Message::Forget { stream, to, unneeded } => {
                 if let Some(store) = self.store_of(stream) {
                     store.schedule.forget(stream, to);
                 }
+                drop(unneeded);
             }
             Message::Close { stream } => {
                 if let Some(store) = self.store_of(stream) {
@@ -208,7 +200,7 @@ impl WriterThread {
                 count(&self.counters.hedges, u64::from(hedge));
                 let report = Report { store: id, upload, attempt, path, result: Ok(()) };
                 let timeout = self.options.attempt_timeout;
-                upload::start(environment, report, bytes, timeout, self.own.clone());
+                upload::start(environment, report, bytes, timeout, Arc::clone(&self.own));
             }
         }
     }
@@ -235,7 +227,7 @@ impl WriterThread {
         count(&self.counters.batches, items.len() as u64);
         let copy = self.copy(id, &path, bytes);
         let reference = ObjectRef::new(path, length, crc32fast::hash(bytes)).shared();
-        let object = LogObject::new(reference, id, self.own.clone(), copy);
+        let object = LogObject::new(reference, id, Arc::clone(&self.own), copy);
         // A batch that nobody needs any more ends with its item: the object must not end with it.
         let _while_published = ObjectUse::of(&object);
         for Placed { item, offset } in items {

@@ -1,7 +1,7 @@
 //! One attempt to upload an object.
 
 use std::pin::pin;
-use std::sync::mpsc::Sender;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,6 +11,7 @@ use opendal::Operator;
 use weir_state_api::wire::corrupt;
 use weir_state_api::{Environment, Error, ErrorKind, Result};
 
+use super::mailbox::Mailbox;
 use super::schedule::{AttemptId, UploadId};
 use super::{Message, StoreId};
 
@@ -32,7 +33,7 @@ pub(crate) fn start(
     report: Report,
     bytes: Bytes,
     timeout: Duration,
-    to: Sender<Message>,
+    to: Arc<Mailbox>,
 ) {
     let store = environment.store.clone();
     let path = report.path.clone();
@@ -71,7 +72,7 @@ async fn upload(store: &Operator, path: &str, bytes: Bytes) -> Result<()> {
 
 struct Once {
     report: Option<Report>,
-    to: Sender<Message>,
+    to: Arc<Mailbox>,
 }
 
 impl Once {
@@ -79,7 +80,7 @@ impl Once {
         if let Some(mut report) = self.report.take() {
             report.result = result;
             // Without a writer nobody waits for it.
-            drop(self.to.send(Message::Attempted(report)));
+            self.to.post(Message::Attempted(report));
         }
     }
 }
