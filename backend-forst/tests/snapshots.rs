@@ -7,14 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_backend_forst::{
-    CompactionService, CompactionWorker, ForstBackendFactory, ForstOptions, ForstResources,
+    CompactionService, CompactionWorker, Compression, ForstBackendFactory, ForstOptions,
+    ForstResources,
 };
 use weir_state_api::{
     BackendFactory, BoxFuture, CheckpointId, Codec, Environment, Error, ErrorKind, KeyedStore,
     Notification, OpenRequest, Ordered, Result, SnapshotHandle, SnapshotKind, SnapshotRequest,
     block_on,
 };
-use weir_tests::faults::StoreOp;
+use weir_tests::faults::{Faults, StoreOp};
 use weir_tests::harness::{Contents, Harness, Store, assert_same};
 
 use worlds::Live;
@@ -177,10 +178,14 @@ fn a_savepoint_is_whole_and_leaves_the_rest_alone() -> Result<()> {
 
 /// Each instance does everything at once, on the calling thread: what is compacted and deleted is known.
 fn open_at_once(environment: &Environment, factory: &ForstBackendFactory) -> Result<Store> {
+    block_on(KeyedStore::open(factory, request_at_once(environment, "live/")))
+}
+
+fn request_at_once(environment: &Environment, directory: &str) -> OpenRequest {
     let codec = <Ordered as Codec<String>>::id(&Ordered);
     let mut request = OpenRequest::new(environment.clone(), "operator", codec);
-    request.directory = "live/".to_string();
-    block_on(KeyedStore::open(factory, request))
+    request.directory = directory.to_string();
+    request
 }
 
 fn objects_below(environment: &Environment, path: &str) -> BTreeSet<String> {
@@ -217,6 +222,62 @@ fn compactions_leave_few_tables_and_no_litter() -> Result<()> {
     assert_eq!(objects_below(&environment, "live/"), expected);
     let third = block_on(store.snapshot(request(3))?.run())?;
     assert!(gone.is_disjoint(&paths(&third)), "what was left out has come back");
+    Ok(())
+}
+
+/// Flushed tables that nobody compacts, and what compactions make of them: few requests either way, and
+/// copies that are a small share of what is written.
+#[test]
+fn the_first_read_takes_few_requests_however_many_runs_there_are() -> Result<()> {
+    for compaction in [false, true] {
+        let faults = Faults::new();
+        let mut environment = Environment::in_memory();
+        environment.store = environment.store.layer(faults.layer());
+        // Larger blocks than elsewhere, as they are: ends are a small share of tables.
+        let options = || {
+            let options = ForstOptions::default().with_compression(Compression::None);
+            options.with_memtable_bytes(64 << 10).with_table_bytes(32 << 10)
+        };
+        let factory = ForstBackendFactory::new(options().with_compaction(compaction));
+        let mut store = open_at_once(&environment, &factory)?;
+        let (mut paths, mut uploaded, mut copied) = (BTreeSet::new(), 0, 0);
+        for round in 1..6 {
+            fill(&mut store, round)?;
+            let mut request = SnapshotRequest::checkpoint(CheckpointId(round.into()), "chk");
+            request.reuse_from = Some(CheckpointId(u64::from(round) - 1));
+            let handle = block_on(store.snapshot(request)?.run())?;
+            store.notify(Notification::Complete(handle.checkpoint))?;
+            for object in &handle.objects {
+                if paths.insert(object.path.clone()) {
+                    uploaded += object.length;
+                    copied += if object.path.ends_with(".ends") { object.length } else { 0 };
+                }
+            }
+            for number in [0, 5, 999, KEYS - 1] {
+                // Another process, which has nothing in memory.
+                let elsewhere = ForstBackendFactory::new(options());
+                let mut request = request_at_once(&environment, "elsewhere/");
+                request.restore = vec![handle.clone()];
+                let mut store: Store = block_on(KeyedStore::open(&elsewhere, request))?;
+                let value = store.value::<Vec<u8>>("v")?;
+                store.set_key(&number.to_string())?;
+                let before = faults.count(StoreOp::Read);
+                let found = value.get(&mut store).wait()?;
+                assert_eq!(found, Some((number + round).to_le_bytes().repeat(20)));
+                let read = faults.count(StoreOp::Read) - before;
+                assert!(read <= 5, "{read} requests in round {round}, key {number}");
+            }
+        }
+        assert!(copied > 0, "no ends were copied");
+        assert!(copied <= uploaded / 8, "{copied} of {uploaded} bytes are copies");
+        if !compaction {
+            let mut request = SnapshotRequest::checkpoint(CheckpointId(6), "chk");
+            request.reuse_from = Some(CheckpointId(5));
+            let unchanged = block_on(store.snapshot(request)?.run())?;
+            assert!(unchanged.objects.iter().all(|object| paths.contains(&object.path)));
+            assert!(unchanged.objects.iter().any(|object| object.path.ends_with(".ends")));
+        }
+    }
     Ok(())
 }
 

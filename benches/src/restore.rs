@@ -210,11 +210,11 @@ fn restore(
             Ok(task)
         })?;
         restored.downloaded += task.store.statistics().bytes_downloaded;
+        restored.most_reads = restored.most_reads.max(stage.requests().reads - before.reads);
         // One key in a thousand, after the clock has stopped.
         task.check(order.iter().step_by(1_000).map(|key| (*key, 0)))?;
         restored.total += time;
         restored.slowest = restored.slowest.max(time);
-        restored.most_reads = restored.most_reads.max(stage.requests().reads - before.reads);
     }
     Ok(restored)
 }

@@ -65,9 +65,11 @@ pub fn table_end(input: &[u8]) {
     assert!(meta.first_block_from(probe) <= meta.block_count());
 }
 
-/// A manifest: the input is the body. What decodes is written and read again as the same.
-pub fn manifest(body: &[u8]) {
-    if let Ok(manifest) = Manifest::decode(&framed(b"WEIRFMAN", body), "input") {
+/// A manifest: the input is its version and the body. What decodes is written and read again as the same.
+pub fn manifest(input: &[u8]) {
+    let Some((&version, body)) = input.split_first() else { return };
+    let bytes = framed(b"WEIRFMAN", version.into(), body);
+    if let Ok(manifest) = Manifest::decode(&bytes, "input") {
         let again = manifest.encode().expect("what was read can be written");
         assert_eq!(Manifest::decode(&again, "again").expect("what was written"), manifest);
     }
@@ -76,13 +78,13 @@ pub fn manifest(body: &[u8]) {
 /// A compaction job: the input is the body. It is refused, or fails for want of the tables it names.
 pub fn compaction_job(body: &[u8]) {
     let worker = CompactionWorker::new(&Environment::in_memory(), &ForstResources::default());
-    drop(block_on(worker.run(&framed(b"WEIRFCJB", body))));
+    drop(block_on(worker.run(&framed(b"WEIRFCJB", 1, body))));
 }
 
-/// A body in its envelope, version 1.
-fn framed(magic: &[u8; 8], body: &[u8]) -> Vec<u8> {
+/// A body in its envelope.
+fn framed(magic: &[u8; 8], version: u32, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len()).expect("inputs are short");
-    let mut bytes = [&magic[..], &1_u32.to_le_bytes(), &length.to_le_bytes(), body].concat();
+    let mut bytes = [&magic[..], &version.to_le_bytes(), &length.to_le_bytes(), body].concat();
     bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
     bytes
 }

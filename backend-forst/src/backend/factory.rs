@@ -12,7 +12,7 @@ use super::background::{Background, Flusher};
 use super::instance::{self, ForstBackend};
 use super::options::ForstOptions;
 use super::restore::{Restored, restore};
-use super::snapshot::{BACKEND_NAME, FORMAT_VERSION, Snapshots};
+use super::snapshot::{BACKEND_NAME, FORMAT_VERSION, OLDEST_FORMAT_VERSION, Snapshots};
 use super::tree::Tree;
 use crate::store::Tables;
 
@@ -60,7 +60,7 @@ impl BackendFactory for ForstBackendFactory {
     fn open(&self, request: OpenRequest) -> BoxFuture<'static, Result<Box<dyn KeyedBackend>>> {
         let options = Arc::clone(&self.options);
         Box::pin(async move {
-            request.check(BACKEND_NAME, FORMAT_VERSION..=FORMAT_VERSION)?;
+            request.check(BACKEND_NAME, OLDEST_FORMAT_VERSION..=FORMAT_VERSION)?;
             let backend = open(request, options).await?;
             Ok(Box::new(backend) as Box<dyn KeyedBackend>)
         })

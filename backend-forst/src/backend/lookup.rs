@@ -10,9 +10,10 @@ use bytes::Bytes;
 use weir_state_api::{Result, StateId};
 
 use super::read::Target;
-use super::{Shard, Table, Version};
+use super::{Shard, Table, TableView, Version};
 use crate::format::{Block, EntryKind, TableMeta};
 use crate::lsm::{KeyVersion, Resolver, StateEras};
+use crate::store::load_ends;
 
 /// What is looked for.
 #[derive(Debug, Clone, Copy)]
@@ -118,6 +119,13 @@ impl Search {
         }
     }
 
+    /// The tables behind the one it has come to that may have the key, as far as their ends were not read.
+    fn unread_ends<'v>(&self, shard: &'v Shard, key: &[u8]) -> impl Iterator<Item = &'v Table> {
+        let runs = shard.runs().get(self.run + 1..).unwrap_or_default();
+        let tables = runs.iter().filter_map(|run| run.find(key)).map(TableView::table);
+        tables.filter(|table| table.meta_now().is_none())
+    }
+
     /// Looks into the runs of a shard, from where it has come to. A value that is found is put into the
     /// buffer. Allocates nothing while blocks are in memory and no operands are met.
     pub(crate) fn go_on(
@@ -210,13 +218,21 @@ impl PendingReads {
 /// Tables by what they are, with what is wanted of each.
 #[derive(Debug, Default)]
 struct Needs {
-    /// The reads that wait for the end of each.
+    /// The reads that wait for the end of each. Nobody waits for those of older runs, which are asked for
+    /// at the same time: they are needed next unless a newer run has the key, and one after the other they
+    /// would take a request's time each.
     metas: Vec<(Table, Vec<usize>)>,
     /// The blocks, ascending, and the reads that wait for each.
     blocks: Vec<(Table, Vec<(usize, usize)>)>,
 }
 
 impl Needs {
+    fn mention(list: &mut Vec<(Table, Vec<usize>)>, table: &Table) {
+        if !list.iter().any(|(known, _)| Arc::ptr_eq(known, table)) {
+            list.push((Arc::clone(table), Vec::new()));
+        }
+    }
+
     fn of_table<T>(list: &mut Vec<(Table, Vec<T>)>, table: Table, need: T) {
         match list.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &table)) {
             Some((_, needs)) => needs.push(need),
@@ -252,13 +268,23 @@ pub(crate) async fn read_all(pending: PendingReads) -> Result<Vec<Option<Bytes>>
                     found[index] = Some(start..values.len());
                 }
                 Reached::Absent => {}
-                Reached::Meta(table) => Needs::of_table(&mut needs.metas, table, index),
+                Reached::Meta(table) => {
+                    Needs::of_table(&mut needs.metas, table, index);
+                    for table in read.search.unread_ends(shard, wanted.key) {
+                        Needs::mention(&mut needs.metas, table);
+                    }
+                }
                 Reached::Block(table, block) => {
                     Needs::of_table(&mut needs.blocks, table, (block, index));
                 }
             }
         }
-        let metas = needs.metas.iter().map(|(table, _)| table.load_meta());
+        let tables: Vec<Table> = needs.metas.iter().map(|(table, _)| Arc::clone(table)).collect();
+        let metas = load_ends(&tables).into_iter().zip(needs.metas);
+        let (metas, wait_for_metas): (Vec<_>, Vec<_>) = metas
+            .filter(|(_, (_, indexes))| !indexes.is_empty())
+            .map(|(meta, (_, indexes))| (meta, indexes))
+            .unzip();
         let blocks = needs.blocks.iter_mut().map(|(table, wanted)| {
             wanted.sort_unstable();
             let mut numbers: Vec<usize> = wanted.iter().map(|(number, _)| *number).collect();
@@ -271,7 +297,7 @@ pub(crate) async fn read_all(pending: PendingReads) -> Result<Vec<Option<Bytes>>
             futures_util::future::try_join_all(blocks),
         )
         .await?;
-        for ((_, indexes), meta) in needs.metas.into_iter().zip(metas) {
+        for (indexes, meta) in wait_for_metas.into_iter().zip(metas) {
             for index in indexes {
                 reads[index].search.meta = Some(Arc::clone(&meta));
                 waiting.push(index);

@@ -8,11 +8,11 @@ use weir_state_api::{
     StateDescriptor,
 };
 
-use super::snapshot::NamedTables;
+use super::snapshot::{NamedTable, NamedTables};
 use super::{Run, Shard, Table, TableView, Version};
-use crate::format::{Manifest, ShardManifest, StateManifest, TableEntry, TablePlace};
+use crate::format::{EndPlace, Manifest, ShardManifest, StateManifest, TableEntry, TablePlace};
 use crate::lsm::{ShardState, StateEras, TableId, unite};
-use crate::store::Tables;
+use crate::store::{EndCopy, Tables};
 
 /// What an instance begins with.
 #[derive(Debug)]
@@ -39,7 +39,8 @@ pub(crate) async fn restore(request: &OpenRequest, tables: &Arc<Tables>) -> Resu
     let handles: Vec<&SnapshotHandle> = request.relevant_handles().collect();
     let reads = handles.iter().map(|handle| manifest_of(handle, tables));
     let manifests = futures_util::future::try_join_all(reads).await?;
-    let mut opened = Opened { tables, known: HashMap::new(), named: NamedTables::new() };
+    let mut opened =
+        Opened { tables, known: HashMap::new(), ends: HashMap::new(), named: NamedTables::new() };
     let mut shards = Vec::new();
     for (handle, (manifest, origin)) in handles.iter().zip(&manifests) {
         // A handle may have been clipped; its manifest says what the whole snapshot held.
@@ -83,6 +84,8 @@ async fn manifest_of(handle: &SnapshotHandle, tables: &Arc<Tables>) -> Result<(M
 struct Opened<'t> {
     tables: &'t Arc<Tables>,
     known: HashMap<String, (TableId, Table)>,
+    /// Objects with copies of ends.
+    ends: HashMap<String, Arc<ObjectRef>>,
     named: NamedTables,
 }
 
@@ -132,7 +135,8 @@ impl Opened<'_> {
                 if object.length != meta.file_len() {
                     return Err(damaged(origin, &format!("{:?} is no such table", object.path)));
                 }
-                self.open(object, meta)
+                let end_copy = self.end_copy(handle, stored, origin)?;
+                self.open(object, meta, end_copy)
             }
             TablePlace::Inline(position) => {
                 let bytes = manifest.inline_tables.get(position as usize).ok_or_else(|| {
@@ -146,15 +150,39 @@ impl Opened<'_> {
         Ok(view.clipped(stored.visible))
     }
 
-    fn open(&mut self, object: &ObjectRef, meta: crate::format::MetaPlace) -> (TableId, Table) {
+    fn open(
+        &mut self,
+        object: &ObjectRef,
+        meta: crate::format::MetaPlace,
+        end_copy: Option<EndCopy>,
+    ) -> (TableId, Table) {
         let known = self.known.entry(object.path.clone()).or_insert_with(|| {
             let id = TableId::unique();
             if object.shared {
-                self.named.insert(id, object.clone());
+                let end_copy = end_copy.clone().filter(|copy| copy.object.shared);
+                self.named.insert(id, NamedTable { object: object.clone(), end_copy });
             }
-            (id, self.tables.open(object.clone(), meta))
+            (id, self.tables.open_with(object.clone(), meta, end_copy))
         });
         known.clone()
+    }
+
+    /// Where the manifest says that there is a copy of the table's end.
+    fn end_copy(
+        &mut self,
+        handle: &SnapshotHandle,
+        stored: &TableEntry,
+        origin: &str,
+    ) -> Result<Option<EndCopy>> {
+        let Some(EndPlace { object: position, offset }) = stored.end_copy else { return Ok(None) };
+        let object = handle.objects.get(position as usize);
+        let fits = |object: &&ObjectRef| offset + u64::from(stored.meta.length) <= object.length;
+        let object = object.filter(fits).ok_or_else(|| {
+            damaged(origin, &format!("a table's end is copied to object {position} of the handle"))
+        })?;
+        let known = self.ends.entry(object.path.clone());
+        let object = known.or_insert_with(|| Arc::new(object.clone()));
+        Ok(Some(EndCopy { object: Arc::clone(object), offset }))
     }
 }
 

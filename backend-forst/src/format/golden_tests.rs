@@ -13,7 +13,8 @@ use super::*;
 const TABLE: &str = include_str!("../../tests/golden/forst-table-v1.hex");
 const TABLE_LZ4: &str = include_str!("../../tests/golden/forst-table-v1-lz4.hex");
 const TABLE_ZSTD: &str = include_str!("../../tests/golden/forst-table-v1-zstd.hex");
-const MANIFEST: &str = include_str!("../../tests/golden/forst-manifest-v1.hex");
+const MANIFEST_V1: &str = include_str!("../../tests/golden/forst-manifest-v1.hex");
+const MANIFEST: &str = include_str!("../../tests/golden/forst-manifest-v2.hex");
 
 fn hex(bytes: &[u8]) -> String {
     let lines =
@@ -84,13 +85,19 @@ fn options() -> TableOptions {
 }
 
 /// A table of which only the bytes are known, as a tool would open it.
-fn opened(bytes: &[u8]) -> (TableMeta, Vec<OwnedEntry>) {
+fn end_of(bytes: &[u8]) -> (MetaPlace, TableMeta) {
     let footer = bytes.len() - 40;
     let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
     let offset = u64::from_le_bytes(bytes[footer..footer + 8].try_into().unwrap());
     let length = bytes.len() as u64 - offset;
     let place = MetaPlace { offset, length: length as u32, crc32: u32_at(footer + 28) };
     let meta = TableMeta::decode(&bytes[offset as usize..], &place, "golden").unwrap();
+    (place, meta)
+}
+
+/// The same with its entries.
+fn opened(bytes: &[u8]) -> (TableMeta, Vec<OwnedEntry>) {
+    let (_, meta) = end_of(bytes);
     let mut entries = Vec::new();
     let file = Bytes::copy_from_slice(bytes);
     for index in 0..meta.block_count() {
@@ -166,13 +173,15 @@ fn compressed_tables_of_old_are_read() {
     }
 }
 
-fn manifest() -> Manifest {
+/// The copy of an end is of the table in an object.
+fn manifest(end_copy: Option<EndPlace>) -> Manifest {
     let (bytes, finished) = written(&entries()[..1], options());
-    let table = |place, visible| TableEntry {
+    let table = |place, visible, end_copy| TableEntry {
         place,
         meta: finished.meta,
         visible,
         properties: Arc::new(finished.properties.clone()),
+        end_copy,
     };
     let event = StateTtl::new(60_000, TimeDomain::Event);
     let eras = vec![
@@ -185,8 +194,8 @@ fn manifest() -> Manifest {
     ];
     let groups = KeyGroupRange::new(1, 1);
     let runs = vec![
-        RunManifest { level: 0, tables: vec![table(TablePlace::Inline(0), groups)] },
-        RunManifest { level: 2, tables: vec![table(TablePlace::Object(4), groups)] },
+        RunManifest { level: 0, tables: vec![table(TablePlace::Inline(0), groups, None)] },
+        RunManifest { level: 2, tables: vec![table(TablePlace::Object(4), groups, end_copy)] },
     ];
     let shards = vec![ShardManifest { groups: KeyGroupRange::new(0, 63), states, runs }];
     Manifest { shards, inline_tables: vec![Bytes::from(bytes)] }
@@ -194,7 +203,25 @@ fn manifest() -> Manifest {
 
 #[test]
 fn a_manifest_is_written_and_read_as_ever() {
-    let bytes = manifest().encode().unwrap();
+    let manifest = manifest(Some(EndPlace { object: 5, offset: 1_000 }));
+    let bytes = manifest.encode().unwrap();
     assert_eq!(hex(&bytes), hex(&from_hex(MANIFEST)));
-    assert_eq!(Manifest::decode(&from_hex(MANIFEST), "golden").unwrap(), manifest());
+    assert_eq!(Manifest::decode(&from_hex(MANIFEST), "golden").unwrap(), manifest);
+}
+
+#[test]
+fn a_manifest_of_version_1_is_read() {
+    assert_eq!(Manifest::decode(&from_hex(MANIFEST_V1), "golden").unwrap(), manifest(None));
+}
+
+/// What is made anew of an opened table is what stands in its file.
+#[test]
+fn the_end_of_a_table_is_encoded_as_it_was_written() {
+    for golden in [TABLE, TABLE_LZ4, TABLE_ZSTD] {
+        let bytes = from_hex(golden);
+        let (place, meta) = end_of(&bytes);
+        let end = &bytes[place.offset as usize..];
+        assert_eq!(meta.encode(&place).as_deref(), Some(end));
+        assert_eq!(meta.encode(&MetaPlace { crc32: place.crc32 ^ 1, ..place }), None);
+    }
 }

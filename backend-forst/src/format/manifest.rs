@@ -11,8 +11,11 @@ use super::properties::TableProperties;
 use super::table_meta::MetaPlace;
 use super::wire::{Decoder, corrupt, put_bytes, put_varint, unknown_version, zigzag};
 
-/// The version of manifests that is written, and the only one that is known.
-pub(crate) const MANIFEST_VERSION: u32 = 1;
+/// The version of manifests that is written.
+pub(crate) const MANIFEST_VERSION: u32 = 2;
+
+/// The oldest version that is read. It knows no copies of ends.
+pub(crate) const OLDEST_MANIFEST_VERSION: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"WEIRFMAN";
 
@@ -68,6 +71,17 @@ pub(crate) struct TableEntry {
     pub(crate) visible: KeyGroupRange,
     /// What is in the whole table.
     pub(crate) properties: Arc<TableProperties>,
+    /// Where a copy of its end stands beside those of other tables, if there is one.
+    pub(crate) end_copy: Option<EndPlace>,
+}
+
+/// Where a copy of a table's end is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct EndPlace {
+    /// Its object's place in the handle's list.
+    pub(crate) object: u32,
+    /// Its first byte there.
+    pub(crate) offset: u64,
 }
 
 /// Where a table's bytes are.
@@ -117,10 +131,11 @@ impl Manifest {
     /// [`Corrupt`](ErrorKind::Corrupt) when it is damaged or something else;
     /// [`Incompatible`](ErrorKind::Incompatible) when a later version has written it.
     pub(crate) fn decode(bytes: &[u8], origin: &str) -> Result<Self> {
-        let mut decoder = Decoder::new(Self::open(bytes, origin)?, origin);
+        let (version, body) = Self::open(bytes, origin)?;
+        let mut decoder = Decoder::new(body, origin);
         let mut manifest = Manifest::default();
         for _ in 0..decoder.count(4)? {
-            manifest.shards.push(ShardManifest::decode(&mut decoder)?);
+            manifest.shards.push(ShardManifest::decode(&mut decoder, version)?);
         }
         for _ in 0..decoder.count(1)? {
             manifest.inline_tables.push(Bytes::copy_from_slice(decoder.bytes()?));
@@ -137,15 +152,15 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Checks the envelope; the body in it.
-    fn open<'a>(bytes: &'a [u8], origin: &'a str) -> Result<&'a [u8]> {
+    /// Checks the envelope; the version and the body in it.
+    fn open<'a>(bytes: &'a [u8], origin: &'a str) -> Result<(u32, &'a [u8])> {
         let mut decoder = Decoder::new(bytes, origin);
         if decoder.array()? != MAGIC {
             return Err(corrupt(origin, "the object does not begin as a manifest does"));
         }
         // Before the checksum: a newer version may checksum differently.
         let version = decoder.u32()?;
-        if version != MANIFEST_VERSION {
+        if !(OLDEST_MANIFEST_VERSION..=MANIFEST_VERSION).contains(&version) {
             return Err(unknown_version(origin, "manifest", version, MANIFEST_VERSION));
         }
         let length = decoder.u32()?;
@@ -156,7 +171,7 @@ impl Manifest {
         if crc32fast::hash(checksummed) != crc32 {
             return Err(corrupt(origin, "the manifest fails its checksum"));
         }
-        Ok(body)
+        Ok((version, body))
     }
 }
 
@@ -185,7 +200,7 @@ impl ShardManifest {
         }
     }
 
-    fn decode(decoder: &mut Decoder<'_>) -> Result<Self> {
+    fn decode(decoder: &mut Decoder<'_>, version: u32) -> Result<Self> {
         let groups = take_groups(decoder)?;
         let mut states = Vec::new();
         for _ in 0..decoder.count(3)? {
@@ -196,7 +211,7 @@ impl ShardManifest {
             let [level] = decoder.array()?;
             let mut tables = Vec::new();
             for _ in 0..decoder.count(TableEntry::SMALLEST)? {
-                tables.push(TableEntry::decode(decoder)?);
+                tables.push(TableEntry::decode(decoder, version)?);
             }
             runs.push(RunManifest { level, tables });
         }
@@ -233,9 +248,14 @@ impl TableEntry {
         out.extend_from_slice(&self.meta.crc32.to_le_bytes());
         put_groups(out, self.visible);
         self.properties.encode(out);
+        out.push(u8::from(self.end_copy.is_some()));
+        if let Some(copy) = &self.end_copy {
+            put_varint(out, copy.object.into());
+            put_varint(out, copy.offset);
+        }
     }
 
-    fn decode(decoder: &mut Decoder<'_>) -> Result<Self> {
+    fn decode(decoder: &mut Decoder<'_>, version: u32) -> Result<Self> {
         let place = match (decoder.array()?, decoder.number()?) {
             ([0], at) => TablePlace::Object(at),
             ([1], at) => TablePlace::Inline(at),
@@ -254,7 +274,15 @@ impl TableEntry {
         if visible.intersection(properties.groups()) != visible {
             return Err(decoder.corrupt("key groups that a table does not hold count"));
         }
-        Ok(TableEntry { place, meta, visible, properties })
+        let end_copy = if version > 1 && decoder.flag()? {
+            Some(EndPlace { object: decoder.number()?, offset: decoder.varint()? })
+        } else {
+            None
+        };
+        if end_copy.is_some_and(|copy| copy.offset.checked_add(meta.length.into()).is_none()) {
+            return Err(decoder.corrupt("a copy of a table's end is where nothing can be"));
+        }
+        Ok(TableEntry { place, meta, visible, properties, end_copy })
     }
 }
 

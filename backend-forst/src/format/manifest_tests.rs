@@ -34,6 +34,7 @@ fn sample() -> Manifest {
         meta: MetaPlace { offset, length: 90, crc32: 0xdead_beef },
         visible: KeyGroupRange::new(3, 5),
         properties: Arc::new(properties()),
+        end_copy: (offset == 0).then_some(EndPlace { object: 701, offset: 1 << 33 }),
     };
     let eras = vec![
         Era { ttl: None, since: 7, since_event: None },

@@ -55,7 +55,8 @@ pub(crate) use entry::{Entry, EntryKind, EntryTraits};
 pub(crate) use era::Era;
 pub(crate) use filter::filter_hash;
 pub(crate) use manifest::{
-    MANIFEST_VERSION, Manifest, RunManifest, ShardManifest, StateManifest, TableEntry, TablePlace,
+    EndPlace, MANIFEST_VERSION, Manifest, OLDEST_MANIFEST_VERSION, RunManifest, ShardManifest,
+    StateManifest, TableEntry, TablePlace,
 };
 pub(crate) use properties::{StateProperties, TableProperties};
 pub(crate) use table_meta::{MetaPlace, TableMeta};

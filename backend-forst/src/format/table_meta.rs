@@ -1,6 +1,6 @@
 //! An opened table: everything but its blocks, in memory.
 
-use weir_state_api::{Result, StateId};
+use weir_state_api::{Error, ErrorKind, Result, StateId};
 
 use super::block::BlockPlace;
 use super::filter::Filter;
@@ -72,6 +72,14 @@ impl TableMeta {
         Ok(TableMeta { properties, filter, index, range_deletes })
     }
 
+    /// The end of the table, byte by byte as it was read, if this is what stands at `place`.
+    pub(crate) fn encode(&self, place: &MetaPlace) -> Option<Vec<u8>> {
+        let TableMeta { properties, filter, index, range_deletes } = self;
+        let (end, encoded) =
+            encode_end(filter, index, range_deletes, properties, place.offset).ok()?;
+        (encoded == *place).then_some(end)
+    }
+
     /// What is in it.
     pub(crate) fn properties(&self) -> &TableProperties {
         &self.properties
@@ -129,4 +137,37 @@ impl TableMeta {
             + self.range_deletes.memory_bytes()
             + self.properties.memory_bytes()
     }
+}
+
+/// The end of a table: what follows `blocks_len` bytes of blocks, and where it is then.
+///
+/// # Errors
+/// [`TooLarge`](ErrorKind::TooLarge) from 4 GiB on.
+pub(super) fn encode_end(
+    filter: &Filter,
+    index: &Index,
+    range_deletes: &RangeDeletes,
+    properties: &TableProperties,
+    blocks_len: u64,
+) -> Result<(Vec<u8>, MetaPlace)> {
+    let mut parts = Vec::new();
+    let mut lengths = [0; 4];
+    for (part, length) in lengths.iter_mut().enumerate() {
+        let start = parts.len();
+        match part {
+            0 => filter.encode(&mut parts),
+            1 => index.encode(&mut parts),
+            2 => range_deletes.encode(&mut parts),
+            _ => properties.encode(&mut parts),
+        }
+        *length = u32::try_from(parts.len() - start).map_err(|_| {
+            Error::new(ErrorKind::TooLarge, "a part of a table is longer than 4 GiB")
+        })?;
+    }
+    let [filter_len, index_len, range_deletes_len, properties_len] = lengths;
+    let footer = Footer { blocks_len, filter_len, index_len, range_deletes_len, properties_len };
+    let crc32 = footer.seal(&mut parts);
+    let length = u32::try_from(parts.len())
+        .map_err(|_| Error::new(ErrorKind::TooLarge, "the end of a table is longer than 4 GiB"))?;
+    Ok((parts, MetaPlace { offset: blocks_len, length, crc32 }))
 }

@@ -8,11 +8,10 @@ use super::block::{BlockBuilder, BlockPlace, seal};
 use super::compression::{Compression, Compressor};
 use super::entry::{Entry, EntryTraits};
 use super::filter::{Filter, filter_hash};
-use super::footer::Footer;
 use super::index::{Index, separator};
 use super::properties::TableProperties;
 use super::range_deletes::RangeDeletes;
-use super::table_meta::MetaPlace;
+use super::table_meta::{MetaPlace, encode_end};
 
 /// How tables are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -214,34 +213,15 @@ impl TableWriter {
         }
         let range_deletes = RangeDeletes::union_of(std::mem::take(&mut self.range_deletes));
         self.complete_properties(&range_deletes);
-        let mut parts = Vec::new();
-        let mut lengths = [0; 4];
-        for (part, length) in lengths.iter_mut().enumerate() {
-            let start = parts.len();
-            match part {
-                0 => Filter::build(std::mem::take(&mut self.hashes)).encode(&mut parts),
-                1 => self.index.encode(&mut parts),
-                2 => range_deletes.encode(&mut parts),
-                _ => self.properties.encode(&mut parts),
-            }
-            *length = u32::try_from(parts.len() - start).map_err(|_| {
-                Error::new(ErrorKind::TooLarge, "a part of a table is longer than 4 GiB")
-            })?;
-        }
-        let [filter_len, index_len, range_deletes_len, properties_len] = lengths;
-        let offset = self.length;
-        let footer =
-            Footer { blocks_len: offset, filter_len, index_len, range_deletes_len, properties_len };
-        let crc32 = footer.seal(&mut parts);
-        let length = u32::try_from(parts.len()).map_err(|_| {
-            Error::new(ErrorKind::TooLarge, "the end of a table is longer than 4 GiB")
-        })?;
+        let filter = Filter::build(std::mem::take(&mut self.hashes));
+        let (parts, meta) =
+            encode_end(&filter, &self.index, &range_deletes, &self.properties, self.length)?;
         self.push_ready(parts);
         Ok(FinishedTable {
             ready: self.ready,
             length: self.length,
             crc32: self.crc32.finalize(),
-            meta: MetaPlace { offset, length, crc32 },
+            meta,
             properties: self.properties,
         })
     }

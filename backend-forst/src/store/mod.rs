@@ -6,6 +6,7 @@
 //! | `caches.rs` | the caches behind them, and how they divide the memory |
 //! | `table.rs` | open tables: where their bytes are, and how blocks are had from there |
 //! | `open_table.rs` | what all handles of one table share |
+//! | `ends.rs` | ends of several tables, those that stand side by side with one request |
 //! | `block_reads.rs` | blocks from the store: merged, each read once |
 //! | `compaction_read.rs` | whole tables, past the block cache |
 //! | `table_sink.rs` | new tables on their way out |
@@ -31,6 +32,7 @@ mod compaction_read;
 mod concurrency_tests;
 mod deadline;
 mod disk_cache;
+mod ends;
 mod heat;
 mod hydration;
 mod memtable_budget;
@@ -49,6 +51,7 @@ mod test_tables;
 mod traffic;
 
 pub(crate) use compaction_read::BlockStream;
+pub(crate) use ends::{EndCopy, load_ends};
 pub(crate) use heat::Density;
 pub(crate) use memtable_budget::{MemtableAccount, MemtableBudget, MemtablePermit, ResidentPermit};
 pub(crate) use names::{ObjectKind, ObjectNames};

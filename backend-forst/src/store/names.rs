@@ -15,6 +15,8 @@ pub(crate) enum ObjectKind {
     Table,
     /// The manifest of a snapshot.
     Manifest,
+    /// Copies of the ends of tables.
+    Ends,
 }
 
 /// Makes names of objects below one path of the store.
@@ -56,6 +58,7 @@ impl fmt::Display for ObjectKind {
         f.write_str(match self {
             ObjectKind::Table => "table",
             ObjectKind::Manifest => "manifest",
+            ObjectKind::Ends => "ends",
         })
     }
 }

@@ -9,12 +9,13 @@ use weir_state_api::{BoxFuture, Environment, Error, ErrorKind, ObjectRef, Result
 use super::block_cache::BlockKey;
 use super::cache_id::CacheId;
 use super::caches::Caches;
+use super::ends::EndCopy;
 use super::heat::Density;
 use super::names::{ObjectKind, ObjectNames};
 use super::object_store::ObjectStore;
 use super::open_table::OpenTable;
 use super::resources::ForstResources;
-use super::single_flight::Ticket;
+use super::single_flight::{Ticket, Wait};
 use crate::format::{Block, BlockPlace, MetaPlace, TableMeta};
 
 /// What the tables of one instance are read and written through.
@@ -47,8 +48,19 @@ impl Tables {
 
     /// A table that is in the store. Nothing is read yet.
     pub(crate) fn open(self: &Arc<Self>, object: ObjectRef, meta: MetaPlace) -> Arc<Table> {
+        self.open_with(object, meta, None)
+    }
+
+    /// The same; there may be a copy of its end.
+    pub(crate) fn open_with(
+        self: &Arc<Self>,
+        object: ObjectRef,
+        meta: MetaPlace,
+        end_copy: Option<EndCopy>,
+    ) -> Arc<Table> {
         let shared = self.caches.open_table(CacheId::of_object(&object));
-        Arc::new(Table { content: Content::Stored(object), meta, shared, tables: Arc::clone(self) })
+        let (content, tables) = (Content::Stored(object), Arc::clone(self));
+        Arc::new(Table { content, meta, end_copy, shared, tables })
     }
 
     /// A table in memory, as long as it is not stored anywhere else.
@@ -61,8 +73,8 @@ impl Tables {
         meta: MetaPlace,
     ) -> Result<Arc<Table>> {
         let shared = self.caches.open_table(CacheId::unique());
-        let table =
-            Table { content: Content::Resident(bytes), meta, shared, tables: Arc::clone(self) };
+        let (content, tables) = (Content::Resident(bytes), Arc::clone(self));
+        let table = Table { content, meta, end_copy: None, shared, tables };
         let Content::Resident(bytes) = &table.content else { return Ok(Arc::new(table)) };
         let tail = (bytes.len() as u64 == meta.file_len())
             .then(|| usize::try_from(meta.offset).ok())
@@ -87,6 +99,7 @@ impl Tables {
 pub(crate) struct Table {
     content: Content,
     meta: MetaPlace,
+    end_copy: Option<EndCopy>,
     pub(super) shared: Arc<OpenTable>,
     pub(super) tables: Arc<Tables>,
 }
@@ -119,6 +132,11 @@ impl Table {
         &self.meta
     }
 
+    /// Where its end can be read together with those of other tables.
+    pub(super) fn end_copy(&self) -> Option<&EndCopy> {
+        self.end_copy.as_ref()
+    }
+
     /// Its length in bytes.
     pub(crate) fn length(&self) -> u64 {
         self.meta.file_len()
@@ -147,7 +165,7 @@ impl Table {
     /// # Errors
     /// The store's; [`Corrupt`](ErrorKind::Corrupt) names the object.
     pub(crate) fn load_meta(self: &Arc<Self>) -> BoxFuture<'static, Result<Arc<TableMeta>>> {
-        if let Some(meta) = self.meta_now().cloned().or_else(|| self.meta_on_disk()) {
+        if let Some(meta) = self.end_at_hand() {
             return std::future::ready(Ok(meta)).boxed();
         }
         let wait = match self.tables.caches.meta_reads.ask(self.shared.id) {
@@ -166,8 +184,16 @@ impl Table {
                 wait
             }
         };
+        self.kept(wait)
+    }
+
+    /// What is waited for, kept by this handle too, should the leader's have been the last of another
+    /// instance.
+    pub(super) fn kept(
+        self: &Arc<Self>,
+        wait: Wait<Arc<TableMeta>>,
+    ) -> BoxFuture<'static, Result<Arc<TableMeta>>> {
         let table = Arc::clone(self);
-        // Kept by this handle too, should the leader's have been the last of another instance.
         let keep = move |meta: Arc<TableMeta>| {
             table.shared.set_meta(Arc::clone(&meta));
             meta
@@ -175,7 +201,12 @@ impl Table {
         wait.result().map(|result| result.map(keep)).boxed()
     }
 
-    async fn read_meta(&self) -> Result<Arc<TableMeta>> {
+    /// Filter, index and properties, if they can be had without the store.
+    pub(super) fn end_at_hand(&self) -> Option<Arc<TableMeta>> {
+        self.meta_now().cloned().or_else(|| self.meta_on_disk())
+    }
+
+    pub(super) async fn read_meta(&self) -> Result<Arc<TableMeta>> {
         let range = self.meta.offset..self.meta.file_len();
         let bytes = self.tables.store.read_end(self.origin(), range).await?;
         self.keep_meta(&bytes)
@@ -183,7 +214,12 @@ impl Table {
 
     /// Decodes and keeps the end of the table.
     pub(super) fn keep_meta(&self, tail: &[u8]) -> Result<Arc<TableMeta>> {
-        let meta = Arc::new(TableMeta::decode(tail, &self.meta, self.origin())?);
+        self.keep_copied_meta(tail, self.origin())
+    }
+
+    /// Decodes and keeps a copy of the end, which stands in the object `origin`.
+    pub(super) fn keep_copied_meta(&self, copy: &[u8], origin: &str) -> Result<Arc<TableMeta>> {
+        let meta = Arc::new(TableMeta::decode(copy, &self.meta, origin)?);
         self.shared.set_meta(Arc::clone(&meta));
         Ok(meta)
     }

@@ -2,9 +2,11 @@
 //!
 //! | file | concept |
 //! |---|---|
+//! | `ends.rs` | whose ends are put side by side for the first reads after a restore: a pure decision |
 //! | `plan.rs` | which tables are named again, stored with the manifest, or copied: a pure decision |
 //! | `task.rs` | the asynchronous part |
 
+mod ends;
 mod plan;
 mod task;
 
@@ -22,17 +24,28 @@ use super::mailbox::Mailbox;
 use super::obsolete::NamedByHandles;
 use super::options::ForstOptions;
 use super::tree::Tree;
-use crate::format::MANIFEST_VERSION;
+use crate::format::{MANIFEST_VERSION, OLDEST_MANIFEST_VERSION};
 use crate::lsm::TableId;
+use crate::store::EndCopy;
 use task::Pinned;
 
 /// The backend's name in handles.
 pub(crate) const BACKEND_NAME: &str = "forst";
 /// The version of the snapshot format: that of manifests.
 pub(crate) const FORMAT_VERSION: u32 = MANIFEST_VERSION;
+/// The oldest version that is restored.
+pub(crate) const OLDEST_FORMAT_VERSION: u32 = OLDEST_MANIFEST_VERSION;
 
 /// Which object each table of a checkpoint is, as far as later ones may name it.
-pub(crate) type NamedTables = HashMap<TableId, ObjectRef>;
+pub(crate) type NamedTables = HashMap<TableId, NamedTable>;
+
+/// A table as an object, as checkpoints name it.
+#[derive(Debug, Clone)]
+pub(crate) struct NamedTable {
+    pub(crate) object: ObjectRef,
+    /// The copy of its end.
+    pub(crate) end_copy: Option<EndCopy>,
+}
 
 /// Of each timer queue a time that no timer is before; none for a queue without timers.
 pub(crate) type QueueBounds = HashMap<String, Millis>;
@@ -111,11 +124,11 @@ impl Snapshots {
     fn take_over(&self, base: &NamedTables, tree: &mut Tree) {
         let mut moved = Vec::new();
         for view in tree.version().tables() {
-            if let Some(object) = base.get(&view.id())
-                && view.table().object() != Some(object)
+            if let Some(named) = base.get(&view.id())
+                && view.table().object() != Some(&named.object)
                 && !self.shared.flusher.is_own(view.table())
             {
-                moved.push((view.id(), view.table().moved_to(object.clone())));
+                moved.push((view.id(), view.table().moved_to(named.object.clone())));
             }
         }
         for (id, table) in moved {

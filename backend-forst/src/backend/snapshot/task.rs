@@ -8,14 +8,17 @@ use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use weir_state_api::{ObjectRef, Result, SnapshotHandle, SnapshotKind, SnapshotRequest};
 
+use super::ends::{self, Stored};
 use super::plan::{Candidate, Place, plan};
-use super::{NamedTables, QueueBounds, Shared};
+use super::{NamedTable, NamedTables, QueueBounds, Shared};
 use crate::backend::background::Mail;
 use crate::backend::frozen::Frozen;
 use crate::backend::{ShardEdit, Table, TableView, Version};
-use crate::format::{Manifest, RunManifest, ShardManifest, StateManifest, TableEntry, TablePlace};
+use crate::format::{
+    EndPlace, Manifest, RunManifest, ShardManifest, StateManifest, TableEntry, TablePlace,
+};
 use crate::lsm::TableId;
-use crate::store::{ObjectKind, ObjectNames};
+use crate::store::{EndCopy, ObjectKind, ObjectNames};
 
 /// Tables that one snapshot copies at the same time.
 const COPIES_AT_ONCE: usize = 8;
@@ -38,7 +41,7 @@ pub(super) struct Pinned {
 /// Where the tables of a snapshot have come to be.
 #[derive(Debug, Default)]
 struct Placed {
-    objects: HashMap<TableId, ObjectRef>,
+    objects: NamedTables,
     inline: Vec<(TableId, Bytes)>,
     /// Objects that no handle has named yet.
     new: Vec<String>,
@@ -55,11 +58,7 @@ impl Pinned {
             }
         }
         let mut placed = Placed::default();
-        let written = self.place(&tables, &mut placed).await;
-        let finished = match written {
-            Ok(()) => self.finish(&version, &mut placed).await,
-            Err(error) => Err(error),
-        };
+        let finished = self.finish(&version, &tables, &mut placed).await;
         if finished.is_err() {
             // No handle names them. What cannot be deleted is left to the collector.
             for path in &placed.new {
@@ -96,7 +95,7 @@ impl Pinned {
         if self.shared.flusher.is_own(view.table()) {
             return view.table().object().cloned().map(ObjectRef::shared);
         }
-        self.base.as_ref()?.get(&view.id()).cloned()
+        Some(self.base.as_ref()?.get(&view.id())?.object.clone())
     }
 
     async fn place(&self, tables: &[TableView], placed: &mut Placed) -> Result<()> {
@@ -115,7 +114,7 @@ impl Pinned {
                 Place::Named(object) => {
                     self.shared.named.add([view.id()]);
                     self.shared.reused.fetch_add(object.length, Ordering::Relaxed);
-                    placed.objects.insert(view.id(), object);
+                    placed.objects.insert(view.id(), self.named(view.id(), object));
                 }
                 Place::Inline => {
                     let bytes = view.table().resident_bytes().cloned().unwrap_or_default();
@@ -133,6 +132,60 @@ impl Pinned {
         let mut copies = stream::iter(copies).buffer_unordered(COPIES_AT_ONCE);
         while let Some((id, object, table)) = copies.try_next().await? {
             self.keep_copy(id, object, &table, own, placed);
+        }
+        Ok(())
+    }
+
+    /// A table with the copy of its end that the base has.
+    fn named(&self, id: TableId, object: ObjectRef) -> NamedTable {
+        let known = self.base.as_ref().and_then(|base| base.get(&id));
+        NamedTable { object, end_copy: known.and_then(|known| known.end_copy.clone()) }
+    }
+
+    /// Puts ends of tables side by side for the first reads after a restore, where that is worth it.
+    async fn copy_ends(&self, version: &Version, placed: &mut Placed) -> Result<()> {
+        let mut tables: HashMap<TableId, &Table> = HashMap::new();
+        let mut stored = Vec::new();
+        for (shard, of_shard) in version.shards().iter().enumerate() {
+            for (run, view) in of_shard
+                .runs()
+                .iter()
+                .flat_map(|run| run.tables().iter().map(move |view| (run, view)))
+            {
+                let Some(named) = placed.objects.get(&view.id()) else { continue };
+                tables.insert(view.id(), view.table());
+                stored.push(Stored {
+                    id: view.id(),
+                    shard,
+                    level: run.level(),
+                    visible: view.visible(),
+                    length: view.length(),
+                    end_length: view.table().meta_place().length.into(),
+                    copied: named.end_copy.is_some(),
+                    at_hand: view.table().meta_now().is_some(),
+                });
+            }
+        }
+        let (mut parts, mut offsets, mut offset) = (Vec::new(), Vec::new(), 0);
+        for id in ends::plan(&stored) {
+            let end =
+                tables.get(&id).and_then(|table| table.meta_now()?.encode(table.meta_place()));
+            let Some(end) = end else { continue };
+            offsets.push((id, offset));
+            offset += end.len() as u64;
+            parts.push(Bytes::from(end));
+        }
+        if parts.is_empty() {
+            return Ok(());
+        }
+        let (names, _) = self.names();
+        let store = self.shared.flusher.tables.store();
+        let object = Arc::new(store.put_new(&names, ObjectKind::Ends, &parts).await?);
+        placed.new.push(object.path.clone());
+        for (id, offset) in offsets {
+            if let Some(named) = placed.objects.get_mut(&id) {
+                named.end_copy = Some(EndCopy { object: Arc::clone(&object), offset });
+            }
         }
         Ok(())
     }
@@ -161,10 +214,17 @@ impl Pinned {
         } else {
             placed.new.push(object.path.clone());
         }
-        placed.objects.insert(id, object);
+        placed.objects.insert(id, self.named(id, object));
     }
 
-    async fn finish(&self, version: &Version, placed: &mut Placed) -> Result<SnapshotHandle> {
+    async fn finish(
+        &self,
+        version: &Version,
+        tables: &[TableView],
+        placed: &mut Placed,
+    ) -> Result<SnapshotHandle> {
+        self.place(tables, placed).await?;
+        self.copy_ends(version, placed).await?;
         let mut handle = self.handle.clone();
         let manifest = manifest_of(version, &self.queues, placed, &mut handle.objects);
         let bytes = manifest.encode()?;
@@ -197,12 +257,22 @@ fn manifest_of(
     for (position, (id, _)) in (0..).zip(&placed.inline) {
         positions.insert(*id, TablePlace::Inline(position));
     }
+    let mut ends: HashMap<&str, u32> = HashMap::new();
     let mut entry = |view: &TableView| {
+        let named = placed.objects.get(&view.id());
         let place = *positions.entry(view.id()).or_insert_with(|| {
-            objects.extend(placed.objects.get(&view.id()).cloned());
+            objects.extend(named.map(|named| named.object.clone()));
             TablePlace::Object((objects.len().max(1) - 1) as u32) // far fewer than that
         });
+        let end_copy = named.and_then(|named| named.end_copy.as_ref()).map(|copy| {
+            let object = *ends.entry(&copy.object.path).or_insert_with(|| {
+                objects.push(ObjectRef::clone(&copy.object));
+                (objects.len() - 1) as u32 // as above
+            });
+            EndPlace { object, offset: copy.offset }
+        });
         TableEntry {
+            end_copy,
             place,
             meta: *view.table().meta_place(),
             visible: view.visible(),
