@@ -373,13 +373,21 @@ impl Pinned {
             logs.push(range);
         }
         let mut segments = Vec::with_capacity(chunks.len());
+        let mut last = None;
         for chunk in chunks.iter().filter(|chunk| chunk.to > base.position) {
             let Some(stored) = chunk.stored() else {
                 return Err(Error::new(ErrorKind::Closed, "the log was given up meanwhile")
                     .advice("the next checkpoint stands on its own"));
             };
+            let stored_in = stored.object.object();
+            // Batches of one object stand together.
+            let object = match last {
+                Some((same, number)) if Arc::ptr_eq(same, stored_in) => number,
+                _ => table.add(stored_in.reference()),
+            };
+            last = Some((stored_in, object));
             segments.push(Segment {
-                object: table.add(stored.object.object().reference()),
+                object,
                 offset: stored.offset,
                 length: stored.length,
                 from: chunk.from,

@@ -10,6 +10,9 @@ use std::sync::Arc;
 use crate::format::LogPosition;
 use crate::writer::Chunk;
 
+/// So many batches are a leaf at most: each node is a place in memory of its own, too.
+const LEAF: usize = 64;
+
 /// Batches without a gap. Cloning it, and cutting it, costs the logarithm of its length.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ChunkList {
@@ -19,7 +22,6 @@ pub(crate) struct ChunkList {
 
 #[derive(Debug, Clone)]
 struct Tree {
-    /// A power of two.
     len: usize,
     /// Where its first batch ends, and its last.
     ends: (LogPosition, LogPosition),
@@ -28,8 +30,33 @@ struct Tree {
 
 #[derive(Debug, Clone)]
 enum Node {
-    Leaf(Arc<Chunk>),
+    Leaf(Arc<Vec<Arc<Chunk>>>),
     Pair(Arc<[Tree; 2]>),
+}
+
+impl Tree {
+    /// Of one batch at least.
+    fn leaf(chunks: Vec<Arc<Chunk>>) -> Option<Self> {
+        let ends = (chunks.first()?.to, chunks.last()?.to);
+        Some(Tree { len: chunks.len(), ends, node: Node::Leaf(Arc::new(chunks)) })
+    }
+
+    /// This one and the next one as one.
+    fn join(self, next: Tree) -> Self {
+        let (len, ends) = (self.len + next.len, (self.ends.0, next.ends.1));
+        let node = match (self.node, next.node) {
+            (Node::Leaf(mut chunks), Node::Leaf(more)) if len <= LEAF => {
+                Arc::make_mut(&mut chunks).extend(Arc::unwrap_or_clone(more));
+                Node::Leaf(chunks)
+            }
+            (left, right) => {
+                let left = Tree { len: self.len, ends: self.ends, node: left };
+                let right = Tree { len: next.len, ends: next.ends, node: right };
+                Node::Pair(Arc::new([left, right]))
+            }
+        };
+        Tree { len, ends, node }
+    }
 }
 
 impl ChunkList {
@@ -45,17 +72,14 @@ impl ChunkList {
 
     /// Adds a batch behind all others.
     pub(crate) fn push(&mut self, chunk: Arc<Chunk>) {
-        let mut last = Tree { len: 1, ends: (chunk.to, chunk.to), node: Node::Leaf(chunk) };
+        let ends = (chunk.to, chunk.to);
+        let mut last = Tree { len: 1, ends, node: Node::Leaf(Arc::new(vec![chunk])) };
         while let Some(before) = self.trees.pop_back() {
-            if before.len != last.len {
+            if before.len > last.len {
                 self.trees.push_back(before);
                 break;
             }
-            last = Tree {
-                len: 2 * last.len,
-                ends: (before.ends.0, last.ends.1),
-                node: Node::Pair(Arc::new([before, last])),
-            };
+            last = before.join(last);
         }
         self.trees.push_back(last);
         self.len += 1;
@@ -69,17 +93,21 @@ impl ChunkList {
                 self.trees.push_front(first);
                 break;
             }
-            match &first.node {
-                Node::Pair(pair) if first.ends.1 > position => {
-                    let [left, right] = &**pair;
-                    self.trees.push_front(right.clone());
-                    self.trees.push_front(left.clone());
-                }
-                _ => {
-                    before.len += first.len;
-                    before.trees.push_back(first);
-                }
+            if first.ends.1 <= position {
+                before.len += first.len;
+                before.trees.push_back(first);
+                continue;
             }
+            let halves = match first.node {
+                Node::Pair(pair) => Arc::unwrap_or_clone(pair).map(Some),
+                Node::Leaf(chunks) => {
+                    let mut chunks = Arc::unwrap_or_clone(chunks);
+                    let later = chunks.partition_point(|chunk| chunk.to <= position);
+                    let later = chunks.split_off(later);
+                    [Tree::leaf(chunks), Tree::leaf(later)]
+                }
+            };
+            halves.into_iter().rev().flatten().for_each(|half| self.trees.push_front(half));
         }
         self.len -= before.len;
         before
@@ -87,25 +115,27 @@ impl ChunkList {
 
     /// All batches, the oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Chunk>> {
-        walk(self.trees.iter().rev().collect(), |[left, right]| [right, left])
+        leaves(self.trees.iter().rev().collect(), |[left, right]| [right, left])
+            .flat_map(|chunks| chunks.iter())
     }
 
     /// All batches, the newest first.
     pub(crate) fn newest_first(&self) -> impl Iterator<Item = &Arc<Chunk>> {
-        walk(self.trees.iter().collect(), |[left, right]| [left, right])
+        leaves(self.trees.iter().collect(), |[left, right]| [left, right])
+            .flat_map(|chunks| chunks.iter().rev())
     }
 }
 
-/// The leaves of trees, the last tree's first. `later_first` tells in which order two trees are stacked.
-fn walk<'a>(
+/// The leaves of trees, the last tree's first. `stacked` puts the half first that comes later.
+fn leaves<'a>(
     mut stack: Vec<&'a Tree>,
-    later_first: impl Fn(&'a [Tree; 2]) -> [&'a Tree; 2],
-) -> impl Iterator<Item = &'a Arc<Chunk>> {
+    stacked: impl Fn(&'a [Tree; 2]) -> [&'a Tree; 2],
+) -> impl Iterator<Item = &'a [Arc<Chunk>]> {
     std::iter::from_fn(move || {
         loop {
             match &stack.pop()?.node {
-                Node::Leaf(chunk) => return Some(chunk),
-                Node::Pair(pair) => stack.extend(later_first(pair)),
+                Node::Leaf(chunks) => return Some(&chunks[..]),
+                Node::Pair(pair) => stack.extend(stacked(pair)),
             }
         }
     })
@@ -175,13 +205,13 @@ mod tests {
     #[test]
     fn what_is_cut_off_is_let_go() {
         let mut list = ChunkList::default();
-        let chunks: Vec<Arc<Chunk>> = (0..100).map(|at| chunk(at, at + 1)).collect();
+        let chunks: Vec<Arc<Chunk>> = (0..1_000).map(|at| chunk(at, at + 1)).collect();
         chunks.iter().for_each(|chunk| list.push(Arc::clone(chunk)));
         let clone = list.clone();
-        drop(list.cut_off(LogPosition(37)));
+        drop(list.cut_off(LogPosition(537)));
         assert!(chunks.iter().all(|chunk| Arc::strong_count(chunk) > 1), "the clone has it");
         drop(clone);
         let users = chunks.iter().map(Arc::strong_count);
-        assert_eq!(users.filter(|users| *users == 1).count(), 37);
+        assert_eq!(users.filter(|users| *users == 1).count(), 537);
     }
 }

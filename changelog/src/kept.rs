@@ -1,7 +1,5 @@
 //! Whether a checkpoint is left that keeps what the log goes on from.
 
-use std::collections::BTreeSet;
-
 use weir_state_api::{CheckpointId, Notification, SnapshotRequest};
 
 /// The checkpoints that name objects of the base and of the log since, as far as any of them may be kept.
@@ -11,7 +9,8 @@ use weir_state_api::{CheckpointId, Notification, SnapshotRequest};
 /// lost, and a checkpoint that was aborted may have been the only one after those that are gone.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
-    checkpoints: BTreeSet<CheckpointId>,
+    /// In ascending order, without gaps in memory: the synchronous part of a checkpoint looks at each.
+    checkpoints: Vec<CheckpointId>,
     /// One that is not among them any more may have been complete.
     some_gone: bool,
 }
@@ -37,7 +36,9 @@ impl Kept {
         self.checkpoints.retain(|checkpoint| request.may_build_on(*checkpoint));
         self.some_gone |= self.checkpoints.len() < before;
         let left = self.left();
-        self.checkpoints.insert(request.checkpoint);
+        if let Err(at) = self.checkpoints.binary_search(&request.checkpoint) {
+            self.checkpoints.insert(at, request.checkpoint);
+        }
         left
     }
 
@@ -50,7 +51,7 @@ impl Kept {
                 self.some_gone |= self.checkpoints.len() < before;
             }
             Notification::Aborted(id) => {
-                self.checkpoints.remove(&id);
+                self.checkpoints.retain(|checkpoint| *checkpoint != id);
             }
             _ => {}
         }

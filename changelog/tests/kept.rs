@@ -410,10 +410,13 @@ fn an_instance_without_a_folder_is_counted() {
     let metrics = factory.control().metrics();
     assert_eq!((metrics.instances_without_log, metrics.changes), (1, 0));
 
-    let mut request = world.open_request();
-    request.directory = "live/without-a-slash".into();
-    let error = world.try_open(&factory, request).err().unwrap();
-    assert_eq!(error.kind(), ErrorKind::InvalidUsage, "{error}");
+    for folder in ["live/without-a-slash", "../", "live/./", "live/../7/"] {
+        let mut request = world.open_request();
+        request.directory = folder.into();
+        let error = world.try_open(&factory, request).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::InvalidUsage, "{error}");
+        assert!(error.to_string().contains(folder), "{error}");
+    }
 }
 
 /// Times and sizes that mean "never" and "without limit".

@@ -341,17 +341,23 @@ impl OpenRequest {
     /// Checks all that can be checked without reading an object: every backend calls it first.
     ///
     /// # Errors
+    /// [`InvalidUsage`](ErrorKind::InvalidUsage) when the folder does not end with `/` or has a `.` or `..`;
     /// [`Incompatible`](ErrorKind::Incompatible) when a handle is of another backend or format, of
     /// another max parallelism, hash or key codec, when two handles define a state differently, or
     /// cover the same requested key group (uniting them would bring deleted entries back);
     /// [`NotFound`](ErrorKind::NotFound) when the handles leave a requested key group uncovered.
     pub fn check(&self, backend: &str, formats: std::ops::RangeInclusive<u32>) -> Result<()> {
-        if !self.directory.is_empty() && !self.directory.ends_with('/') {
-            let what = format!(
-                "the folder {:?} of operator {:?} does not end with '/'",
-                self.directory, self.operator
-            );
+        let (folder, operator) = (&self.directory, &self.operator);
+        if !folder.is_empty() && !folder.ends_with('/') {
+            let what =
+                format!("the folder {folder:?} of operator {operator:?} does not end with '/'");
             return Err(Error::new(ErrorKind::InvalidUsage, what).advice("append a '/'"));
+        }
+        if folder.split('/').any(|part| part == "." || part == "..") {
+            let what = format!("the folder {folder:?} of operator {operator:?} is relative");
+            return Err(
+                Error::new(ErrorKind::InvalidUsage, what).advice("name it from the store's root")
+            );
         }
         for handle in &self.restore {
             self.check_handle(handle, backend, &formats)?;
