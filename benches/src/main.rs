@@ -153,7 +153,7 @@ fn measure(options: &Options, recorder: &mut Recorder) {
         known(&options.peers, "peer", |name, error| recorder.fail(everything, name, &error));
     for suite in Suite::value_variants() {
         let in_all = *suite != Suite::Guard && suites.contains(&Suite::All);
-        let chosen = in_all || suites.contains(suite);
+        let chosen = in_all || suites.contains(suite) || is_of_a_peer(*suite, &peers);
         if !chosen || interrupt::requested() {
             continue;
         }
@@ -163,6 +163,15 @@ fn measure(options: &Options, recorder: &mut Recorder) {
             recorder.fail(&format!("the rest of {name}"), everything, &error);
         }
     }
+}
+
+/// Whether a suite is how one of the peers is compared.
+#[cfg_attr(not(feature = "slatedb"), expect(unused_variables, reason = "none of them is built in"))]
+fn is_of_a_peer(suite: Suite, peers: &[Peer]) -> bool {
+    #[cfg(feature = "slatedb")]
+    return suite == Suite::Slatedb && peers.contains(&Peer::Slatedb);
+    #[cfg(not(feature = "slatedb"))]
+    false
 }
 
 fn run_suite(

@@ -125,8 +125,9 @@ pub(crate) struct Options {
     /// first.
     #[arg(long, value_delimiter = ',', default_value = "heap")]
     pub(crate) backends: Vec<Asked<Backend>>,
-    /// What else takes part in `micro`: raw, rocksdb (with the feature `rocks`), flink (its heap backend
-    /// also in `snapshot`). Flink needs a JDK 17 and fetches 330 MB with pip once.
+    /// What else takes part in `micro`: raw, fjall, redb, rocksdb (with the feature `rocks`), flink (its heap
+    /// backend also in `snapshot`); slatedb (with the feature `slatedb`) runs the suite of that name too.
+    /// Flink needs a JDK 17 and fetches 330 MB with pip once.
     #[arg(long, value_delimiter = ',', default_value = "raw")]
     pub(crate) peers: Vec<Asked<Peer>>,
     /// Which of Flink's state backends take part, if Flink does.

@@ -52,6 +52,9 @@ pub(crate) enum Peer {
     Fjall,
     /// A copy-on-write B+ tree on the local disk, in Rust.
     Redb,
+    /// State in object storage, in Rust: it has a suite of its own, which runs too.
+    #[cfg(feature = "slatedb")]
+    Slatedb,
     /// Apache Flink's backends, in a JVM.
     Flink,
 }
