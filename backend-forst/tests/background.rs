@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use weir_backend_forst::{CompactionService, ForstResources, ForstSteps};
-use weir_state_api::{BoxFuture, Error, ErrorKind, Result};
+use weir_state_api::{
+    Address, BoxFuture, Error, ErrorKind, KeyRef, MaxParallelism, Result, StateKind, block_on,
+};
 use weir_tests::faults::{StoreOp, When};
-use weir_tests::harness::{Harness, Store};
+use weir_tests::harness::{Harness, Store, descriptor};
 
 use worlds::{Live, tiny};
 
@@ -117,5 +119,42 @@ fn compactions_wait_for_their_step() -> Result<()> {
         check(&mut store, 0..2_000)?;
         assert_eq!(resources.usage().compactions, step);
     }
+    Ok(())
+}
+
+/// Reads that wait to be sent while tables come and go under them, and their own keys are written.
+#[test]
+fn deferred_reads_keep_the_version_of_their_call() -> Result<()> {
+    const KEYS: u32 = 3_000;
+    let factory = Live::new(tiny());
+    let resources = factory.options().resources.clone();
+    let h = Harness::new(&factory);
+    let mut backend = h.open_bytes(h.request::<String>())?;
+    let state = backend.register(&descriptor("v", StateKind::Value))?;
+    let keys: Vec<String> = (0..KEYS).map(|number| number.to_string()).collect();
+    let at = |number: u32| -> Result<Address<'_>> {
+        let key = KeyRef::new(keys[number as usize].as_bytes(), MaxParallelism::default())?;
+        Ok(Address { state, key, namespace: b"", map_key: b"" })
+    };
+    let value =
+        |number: u32, round: u32| [number.to_be_bytes(), round.to_be_bytes()].concat().repeat(20);
+    for number in 0..KEYS {
+        backend.put(&at(number)?, &value(number, 0))?;
+    }
+    let (mut deferred, before) = (Vec::new(), resources.usage().flushes);
+    for number in 0..KEYS {
+        if backend.get_or_defer(&at(number)?)?.is_none() {
+            deferred.push(number);
+        }
+        backend.put(&at(number)?, &value(number, 1))?;
+    }
+    assert!(deferred.len() > 100, "{}", deferred.len());
+    assert!(resources.usage().flushes > before + 2, "{:?}", resources.usage());
+    let values = block_on(backend.send_deferred().expect("some were deferred"))?;
+    assert_eq!(values.len(), deferred.len());
+    for (number, found) in deferred.into_iter().zip(values) {
+        assert_eq!(found.as_deref(), Some(&value(number, 0)[..]), "key {number}");
+    }
+    assert!(backend.send_deferred().is_none());
     Ok(())
 }

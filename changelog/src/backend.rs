@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use weir_state_api::ttl::StateTtl;
 use weir_state_api::{
-    Address, Capabilities, CleanUp, KeyedBackend, Lookup, MapRange, Millis, NextTimer,
-    Notification, OpenRequest, Order, Page, PendingValues, Result, ScanStep, SnapshotKind,
-    SnapshotRequest, SnapshotTask, StateDescriptor, StateId, Statistics, TimeDomain, TimerPoll,
-    TimerRef, UpdateFn, Updated, Values,
+    Address, Capabilities, CleanUp, DeferredValues, KeyedBackend, Lookup, MapRange, Millis,
+    NextTimer, Notification, OpenRequest, Order, Page, PendingValues, Result, ScanStep,
+    SnapshotKind, SnapshotRequest, SnapshotTask, StateDescriptor, StateId, Statistics, TimeDomain,
+    TimerPoll, TimerRef, UpdateFn, Updated, Values,
 };
 
 use crate::base::{Base, InnerBase};
@@ -128,6 +128,10 @@ impl KeyedBackend for ChangelogBackend {
     #[inline]
     fn get_or_defer(&mut self, at: &Address<'_>) -> Result<Option<Lookup<'_>>> {
         self.inner.get_or_defer(at)
+    }
+
+    fn send_deferred(&mut self) -> Option<DeferredValues> {
+        self.inner.send_deferred()
     }
 
     fn get_into(&mut self, at: &Address<'_>, buffer: &mut [u8]) -> Result<Option<usize>> {

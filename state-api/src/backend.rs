@@ -356,16 +356,23 @@ pub trait KeyedBackend: Send + fmt::Debug {
     fn get(&mut self, at: &Address<'_>) -> Result<Lookup<'_>>;
 
     /// Reads one byte string, but starts no I/O for it: `None` when the answer is not in memory. The
-    /// caller then reads it with others by [`multi_get`](KeyedBackend::multi_get), so that their I/O
-    /// is merged.
+    /// read is noted then, with how far it has come, and begins together with all others that are
+    /// noted when the caller [sends them](KeyedBackend::send_deferred), so that their I/O is merged.
+    /// It sees the state as of this call, whatever is written before it is sent.
     ///
-    /// A backend whose `multi_get` merges reads overrides it. This default is
-    /// [`get`](KeyedBackend::get): every read starts its own I/O at once.
+    /// A backend that can merge reads overrides both. This default is [`get`](KeyedBackend::get):
+    /// every read starts its own I/O at once.
     ///
     /// # Errors
     /// Those of [`get`](KeyedBackend::get).
     fn get_or_defer(&mut self, at: &Address<'_>) -> Result<Option<Lookup<'_>>> {
         self.get(at).map(Some)
+    }
+
+    /// Begins the reads that [`get_or_defer`](KeyedBackend::get_or_defer) has noted since the last
+    /// call; `None` when there are none. The future yields their values in the order of those calls.
+    fn send_deferred(&mut self) -> Option<DeferredValues> {
+        None
     }
 
     /// Copies a value into the caller's buffer; `Some(length)` also when the buffer is too short
@@ -585,6 +592,9 @@ pub trait KeyedBackend: Send + fmt::Debug {
 
 /// The pending part of a batched read: (index, value) of every address that needed I/O.
 pub type PendingValues = BoxFuture<'static, Result<Vec<(usize, Option<Bytes>)>>>;
+
+/// The values of deferred reads, in the order in which they were deferred.
+pub type DeferredValues = BoxFuture<'static, Result<Vec<Option<Bytes>>>>;
 
 /// Awaits single reads one after the other; backends with real overlap override `multi_get`.
 fn join_lookups(pending: Vec<(usize, BoxFuture<'static, Result<Option<Bytes>>>)>) -> PendingValues {

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use weir_state_api::stored_key::{map_bounds, push_map, push_map_prefix, push_point, take_part};
 use weir_state_api::ttl::TtlTime;
 use weir_state_api::{
-    Address, AppendGuard, Capabilities, Change, KeyRef, KeyedBackend, Lookup, MapRange, Millis,
-    NextTimer, Notification, OpenRequest, Order, Page, PendingValues, Result, Scan, ScanStep,
-    SnapshotRequest, SnapshotTask, StateDescriptor, StateId, StateShape, Statistics, TimerPoll,
-    TimerRef, UpdateFn, Updated, ValueLimit, Values,
+    Address, AppendGuard, Capabilities, Change, DeferredValues, KeyRef, KeyedBackend, Lookup,
+    MapRange, Millis, NextTimer, Notification, OpenRequest, Order, Page, PendingValues, Result,
+    Scan, ScanStep, SnapshotRequest, SnapshotTask, StateDescriptor, StateId, StateShape,
+    Statistics, TimerPoll, TimerRef, UpdateFn, Updated, ValueLimit, Values,
 };
 
 use super::background::Background;
+use super::deferred::DeferredReads;
 use super::key_scan::{KeyScan, odd_key};
 use super::lookup::read_one;
 use super::multi_get::multi_get;
@@ -36,6 +37,7 @@ pub(crate) struct ForstBackend {
     snapshots: Snapshots,
     guard: AppendGuard,
     limit: ValueLimit,
+    deferred: DeferredReads,
     /// The stored key of the running access.
     key: Vec<u8>,
     /// The value read last, to lend it.
@@ -64,6 +66,7 @@ impl ForstBackend {
             snapshots,
             guard: AppendGuard::default(),
             limit,
+            deferred: DeferredReads::default(),
             key: Vec::new(),
             value: Vec::new(),
             output: Vec::new(),
@@ -123,12 +126,6 @@ impl ForstBackend {
 
     fn set(&mut self, target: Target, kind: EntryKind, value: &[u8]) {
         self.tree.set(target.shard, target.shape, target.hash, &self.key, kind, value);
-    }
-
-    fn get_now(&mut self, at: &Address<'_>) -> Result<(Target, Read<'_>)> {
-        self.background.take_mail(&mut self.tree);
-        let target = self.locate(at, "get")?;
-        Ok((target, read(&self.tree, target, &self.key, &mut self.value)?))
     }
 
     /// Refuses an append that would make a value too long, as far as its length is known.
@@ -224,11 +221,20 @@ impl KeyedBackend for ForstBackend {
     }
 
     fn get_or_defer(&mut self, at: &Address<'_>) -> Result<Option<Lookup<'_>>> {
-        Ok(match self.get_now(at)?.1 {
+        self.background.take_mail(&mut self.tree);
+        let target = self.locate(at, "get")?;
+        Ok(match read(&self.tree, target, &self.key, &mut self.value)? {
             Read::Found(value) => Some(Lookup::Found(value)),
             Read::Absent => Some(Lookup::Absent),
-            Read::Pending(_) => None,
+            Read::Pending(search) => {
+                self.deferred.push(self.tree.version(), target, &self.key, search);
+                None
+            }
         })
+    }
+
+    fn send_deferred(&mut self) -> Option<DeferredValues> {
+        self.deferred.send()
     }
 
     fn multi_get(

@@ -200,7 +200,13 @@ struct PendingRead {
 
 impl PendingReads {
     pub(crate) fn of(version: &Arc<Version>) -> Self {
-        PendingReads { version: Arc::clone(version), keys: Vec::new(), reads: Vec::new() }
+        Self::with_capacity(version, 0)
+    }
+
+    /// With room for so many.
+    pub(crate) fn with_capacity(version: &Arc<Version>, reads: usize) -> Self {
+        let reads = Vec::with_capacity(reads);
+        PendingReads { version: Arc::clone(version), keys: Vec::new(), reads }
     }
 
     /// Adds a read that has come to something that must be read first.
@@ -212,6 +218,15 @@ impl PendingReads {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.reads.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.reads.len()
+    }
+
+    /// Whether reads of this version can be added.
+    pub(crate) fn is_of(&self, version: &Arc<Version>) -> bool {
+        Arc::ptr_eq(&self.version, version)
     }
 }
 

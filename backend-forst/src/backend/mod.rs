@@ -12,7 +12,7 @@
 //! | `steps.rs` | flushes and compactions in the user's hand |
 //! | `compactor.rs` | when compactions run, and what comes of them |
 //! | `obsolete.rs` | tables that left the state: whose they are to delete |
-//! | `read.rs`, `lookup.rs`, `multi_get.rs` | point reads: at once, pending, batched |
+//! | `read.rs`, `lookup.rs`, `multi_get.rs`, `deferred.rs` | point reads: at once, pending, batched, gathered |
 //! | `view.rs`, `sources.rs`, `scan.rs`, `key_scan.rs` | walks over what was there when they began |
 //! | `timers/` | queues: the first timers apart, the rest in the tree |
 //! | `snapshot/` | what is named again, stored or copied; the asynchronous part |
@@ -20,6 +20,7 @@
 
 mod background;
 mod compactor;
+mod deferred;
 mod factory;
 mod flush;
 mod frozen;

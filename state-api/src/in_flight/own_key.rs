@@ -41,14 +41,10 @@ impl<'a> OwnKey<'a> {
         if same { Ok(()) } else { Err(another_key()) }
     }
 
-    /// The backend, for a write. Reads that the record deferred before are sent first: they see the
-    /// state as of their call.
+    /// The backend, for a write.
     #[inline]
     fn for_write(&mut self, key: KeyRef<'_>) -> Result<&mut dyn KeyedBackend> {
         self.check_own(key)?;
-        if self.traces.deferred.load(Ordering::Relaxed) == self.reads.open_batch() {
-            self.reads.send(self.backend);
-        }
         Ok(self.backend)
     }
 
@@ -62,14 +58,10 @@ impl<'a> OwnKey<'a> {
     }
 }
 
-/// Puts a read into the open batch.
-fn defer(
-    reads: &mut Reads,
-    traces: &Traces,
-    at: &Address<'_>,
-) -> BoxFuture<'static, Result<Option<Bytes>>> {
-    traces.deferred.store(reads.open_batch(), Ordering::Relaxed);
-    reads.defer(at)
+/// Puts a read that the backend has deferred into the open batch.
+fn deferred(reads: &mut Reads, traces: &Traces) -> BoxFuture<'static, Result<Option<Bytes>>> {
+    traces.deferred.store(true, Ordering::Relaxed);
+    reads.add_deferred()
 }
 
 impl KeyedBackend for OwnKey<'_> {
@@ -90,7 +82,7 @@ impl KeyedBackend for OwnKey<'_> {
         self.check_own(at.key)?;
         match self.backend.get_or_defer(at)? {
             Some(lookup) => Ok(lookup),
-            None => Ok(Lookup::Pending(defer(self.reads, self.traces, at))),
+            None => Ok(Lookup::Pending(deferred(self.reads, self.traces))),
         }
     }
 
@@ -147,7 +139,7 @@ impl KeyedBackend for OwnKey<'_> {
             Some(Lookup::Absent) => f(None, &mut output)?,
             Some(Lookup::Found(value)) => f(Some(value), &mut output)?,
             Some(Lookup::Pending(future)) => return Ok(Updated::Pending(future)),
-            None => return Ok(Updated::Pending(defer(self.reads, self.traces, at))),
+            None => return Ok(Updated::Pending(deferred(self.reads, self.traces))),
         };
         match change {
             Change::Keep => {}

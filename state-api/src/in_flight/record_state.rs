@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::own_key::OwnKey;
 use super::reads::Reads;
@@ -35,8 +35,8 @@ impl<K: Send, C: Send> Scopes for KeyedStore<K, C> {
 pub(super) struct Traces {
     /// Whether it has changed state.
     pub(super) wrote: AtomicBool,
-    /// The last batch that one of its reads went into; 0 for none.
-    pub(super) deferred: AtomicU64,
+    /// Whether a read of it was deferred.
+    pub(super) deferred: AtomicBool,
 }
 
 impl Traces {
@@ -45,7 +45,7 @@ impl Traces {
     }
 
     pub(super) fn has_deferred(&self) -> bool {
-        self.deferred.load(Ordering::Relaxed) > 0
+        self.deferred.load(Ordering::Relaxed)
     }
 }
 

@@ -169,18 +169,17 @@ where
         }
     }
 
-    /// Sends the open batch of reads if it has at least `least`, and takes over what was sent since
-    /// the last call; answers whether the open batch was sent.
+    /// Sends the open batch of reads if it has at least `least`; answers whether it was sent.
     fn send_reads(&mut self, least: usize) -> bool {
-        let (full, sent) = match self.store.lock() {
+        let sent = match self.store.lock() {
             Ok(mut shared) => {
                 let Shared { reads, store } = &mut *shared;
-                let full = reads.open_len() >= least;
-                if full {
-                    reads.send(store.backend());
-                }
                 self.unsent = reads.open_len() > 0;
-                (full, std::mem::take(&mut reads.started))
+                if reads.open_len() < least {
+                    return false;
+                }
+                self.unsent = false;
+                reads.send(store.backend())
             }
             Err(poisoned) => {
                 poisoned.into_inner().reads.fail(&interrupted());
@@ -188,7 +187,7 @@ where
                 return true;
             }
         };
-        for batch in sent {
+        if let Some(batch) = sent {
             let free = self.batches.iter().position(|batch| batch.sent.is_none());
             let number = free.unwrap_or_else(|| {
                 let number = self.batches.len();
@@ -199,7 +198,7 @@ where
             self.batches[number].sent = Some(batch);
             self.poll_batch(number);
         }
-        full
+        true
     }
 
     fn poll_batch(&mut self, number: usize) {

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use weir_state_api::{
-    Address, ErrorKind, KeyRef, MAX_KEY_LEN, MapRange, MaxParallelism, Order, Page, Result,
+    Address, ErrorKind, KeyRef, Lookup, MAX_KEY_LEN, MapRange, MaxParallelism, Order, Page, Result,
     StateId, StateKind, TimerRef, Values, block_on,
 };
 
@@ -13,6 +13,7 @@ use crate::harness::{At, Harness, descriptor, drain, read};
 pub(super) const CASES: &[Case] = group!["bytes":
     get_into_copies_whole_values_only => "byte level: get_into",
     multi_get_answers_each_address => "byte level: multi_get",
+    deferred_reads_see_the_state_as_of_their_call => "byte level: get_or_defer",
     put_entries_sets_one_after_the_other => "byte level: put_entries",
     append_grows_values_and_entries => "byte level: append",
     delete_range_removes_what_lies_inside => "map: range delete",
@@ -101,6 +102,48 @@ fn multi_get_answers_each_address(h: &Harness<'_>) -> Result<()> {
             .is_none_or(|pending| { block_on(pending).is_ok_and(|answers| answers.is_empty()) })
     );
     assert!(values.is_empty());
+    Ok(())
+}
+
+/// A read that is deferred is answered when it is sent, in its turn, with what was there when it was
+/// called: whatever was written to its own key and to others meanwhile.
+fn deferred_reads_see_the_state_as_of_their_call(h: &Harness<'_>) -> Result<()> {
+    const KEYS: u32 = 300;
+    let mut backend = h.open_bytes(h.request::<String>())?;
+    let state = backend.register(&descriptor("v", StateKind::Value))?;
+    let value = |number: u32, round: u8| vec![round; 500 + number as usize % 7];
+    let keys: Vec<[u8; 4]> = (0..KEYS).map(u32::to_be_bytes).collect();
+    let key = |number: u32| KeyRef::new(&keys[number as usize], MaxParallelism::default());
+    for round in 0..4 {
+        let mut deferred = Vec::new();
+        for number in 0..KEYS {
+            let at = Address { state, key: key(number)?, namespace: b"", map_key: b"" };
+            let expected = (round > 0 && number % 3 > 0).then(|| value(number, round - 1));
+            match backend.get_or_defer(&at)? {
+                None => deferred.push((number, expected)),
+                Some(Lookup::Pending(future)) => {
+                    let found = block_on(future)?;
+                    assert_eq!(found.as_deref(), expected.as_deref(), "key {number}");
+                }
+                Some(Lookup::Found(found)) => assert_eq!(Some(found), expected.as_deref()),
+                Some(Lookup::Absent) => assert_eq!(None, expected, "key {number}"),
+            }
+            if number % 3 == 0 {
+                backend.delete(&at)?;
+            } else {
+                backend.put(&at, &value(number, round))?;
+            }
+        }
+        let values = match backend.send_deferred() {
+            Some(sent) => block_on(sent)?,
+            None => Vec::new(),
+        };
+        assert_eq!(values.len(), deferred.len());
+        for ((number, expected), value) in deferred.into_iter().zip(values) {
+            assert_eq!(value.map(|value| value.to_vec()), expected, "key {number}");
+        }
+        assert!(backend.send_deferred().is_none(), "each read is sent once");
+    }
     Ok(())
 }
 

@@ -1,8 +1,9 @@
 //! Delays the reads of the backend within; everything else is passed on.
 
+use bytes::Bytes;
 use weir_state_api::{
-    Address, Capabilities, CleanUp, KeyedBackend, Lookup, MapRange, Millis, NextTimer,
-    Notification, Order, Page, PendingValues, Result, Scan, ScanStep, SnapshotRequest,
+    Address, Capabilities, CleanUp, DeferredValues, KeyedBackend, Lookup, MapRange, Millis,
+    NextTimer, Notification, Order, Page, PendingValues, Result, Scan, ScanStep, SnapshotRequest,
     SnapshotTask, StateDescriptor, StateId, Statistics, TimerPoll, TimerRef, UpdateFn, Updated,
     Values,
 };
@@ -13,13 +14,15 @@ use super::Latency;
 pub(super) struct Delayed {
     inner: Box<dyn KeyedBackend>,
     latency: Latency,
+    /// What reads that wait to be sent have seen.
+    deferred: Vec<Option<Bytes>>,
     /// The head of the timer queue was read, and can be polled.
     head_is_read: bool,
 }
 
 impl Delayed {
     pub(super) fn new(inner: Box<dyn KeyedBackend>, latency: Latency) -> Self {
-        Delayed { inner, latency, head_is_read: false }
+        Delayed { inner, latency, deferred: Vec::new(), head_is_read: false }
     }
 
     /// A pending read of what is there now.
@@ -55,11 +58,23 @@ impl KeyedBackend for Delayed {
             return self.inner.get(at).map(Some);
         }
         if self.latency.defers() {
-            // A wrong address is an error now, not when the batch is read.
-            self.inner.get(at)?;
+            let value = match self.inner.get(at)? {
+                Lookup::Absent => None,
+                Lookup::Found(value) => Some(value.to_vec().into()),
+                Lookup::Pending(future) => weir_state_api::block_on(future)?,
+            };
+            self.deferred.push(value);
             return Ok(None);
         }
         self.pending(at).map(Some)
+    }
+
+    fn send_deferred(&mut self) -> Option<DeferredValues> {
+        if self.deferred.is_empty() {
+            return None;
+        }
+        self.latency.note_batch(self.deferred.len());
+        Some(self.latency.delay(std::mem::take(&mut self.deferred)))
     }
 
     fn get_into(&mut self, at: &Address<'_>, buffer: &mut [u8]) -> Result<Option<usize>> {
@@ -71,7 +86,6 @@ impl KeyedBackend for Delayed {
         addresses: &[Address<'_>],
         values: &mut Values,
     ) -> Result<Option<PendingValues>> {
-        self.latency.note_batch(addresses.len());
         values.reset(addresses.len());
         let mut late = Vec::new();
         for (index, at) in addresses.iter().enumerate() {
