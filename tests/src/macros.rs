@@ -175,6 +175,7 @@ macro_rules! __with_all_cases {
             bytes:
                 get_into_copies_whole_values_only
                 multi_get_answers_each_address
+                deferred_reads_see_the_state_as_of_their_call
                 put_entries_sets_one_after_the_other
                 append_grows_values_and_entries
                 delete_range_removes_what_lies_inside

@@ -134,16 +134,21 @@ impl KeyedBackend for OwnKey<'_> {
             return self.note_write(updated);
         }
         self.check_own(at.key)?;
-        let mut output = Vec::new();
+        // A part of what all records share: updates are many, and need not allocate.
+        self.reads.output.clear();
+        let output = &mut self.reads.output;
         let change = match self.backend.get_or_defer(at)? {
-            Some(Lookup::Absent) => f(None, &mut output)?,
-            Some(Lookup::Found(value)) => f(Some(value), &mut output)?,
+            Some(Lookup::Absent) => f(None, output)?,
+            Some(Lookup::Found(value)) => f(Some(value), output)?,
             Some(Lookup::Pending(future)) => return Ok(Updated::Pending(future)),
             None => return Ok(Updated::Pending(deferred(self.reads, self.traces))),
         };
         match change {
             Change::Keep => {}
-            Change::Put => self.put(at, &output)?,
+            Change::Put => {
+                let written = self.backend.put(at, &self.reads.output);
+                self.note_write(written)?;
+            }
             Change::Delete => self.delete(at)?,
         }
         Ok(Updated::Done)

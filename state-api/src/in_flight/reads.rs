@@ -17,6 +17,8 @@ use crate::{BoxFuture, DeferredValues, Error, ErrorKind, KeyedBackend, Result};
 pub(super) struct Reads {
     answers: Arc<Answers>,
     open: usize,
+    /// What the function of an update writes.
+    pub(super) output: Vec<u8>,
 }
 
 impl Reads {

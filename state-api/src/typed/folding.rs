@@ -49,12 +49,14 @@ impl<V: Send + 'static, C: Codec<V>> ReducingState<V, C> {
         at: &'a mut A,
         element: V,
     ) -> StateFuture<'a, bool> {
-        self.value
-            .modify(at, move |old| match old {
+        self.value.modify(
+            at,
+            move |old| match old {
                 Some(old) => combine(&*self.reduce, old, element).map(Some),
                 None => Ok(Some(element)),
-            })
-            .and_then(|modified| Ok(modified.was_absent))
+            },
+            |modified| Ok(modified.was_absent),
+        )
     }
 
     /// Removes the value.
@@ -209,15 +211,17 @@ impl<G: Aggregate, C: Codec<G::Accumulator>> AggregatingState<G, C> {
     where
         G::Input: 'a,
     {
-        self.value
-            .modify(at, move |old| {
+        self.value.modify(
+            at,
+            move |old| {
                 let mut accumulator = old.unwrap_or_else(|| self.aggregate.create());
                 self.aggregate
                     .add(&mut accumulator, input)
                     .map_err(|error| Error::user_function("aggregate", error))?;
                 Ok(Some(accumulator))
-            })
-            .and_then(|modified| Ok(modified.was_absent))
+            },
+            |modified| Ok(modified.was_absent),
+        )
     }
 
     /// Removes the accumulator.

@@ -141,11 +141,15 @@ impl<V: Send + 'static, C: Codec<V>> ValueState<V, C> {
         at: &'a mut A,
         f: impl FnOnce(Option<V>) -> V + Send + 'a,
     ) -> StateFuture<'a, V> {
-        self.modify(at, move |old| Ok(Some(f(old)))).and_then(|modified| {
-            modified.new.ok_or_else(|| {
-                Error::new(ErrorKind::InvalidUsage, "an update always returns a value")
-            })
-        })
+        self.modify(
+            at,
+            move |old| Ok(Some(f(old))),
+            |modified| {
+                modified.new.ok_or_else(|| {
+                    Error::new(ErrorKind::InvalidUsage, "an update always returns a value")
+                })
+            },
+        )
     }
 
     /// As [`update`](ValueState::update), for a function that may fail (the value stays as it was)
@@ -156,36 +160,43 @@ impl<V: Send + 'static, C: Codec<V>> ValueState<V, C> {
         at: &'a mut A,
         f: impl FnOnce(Option<V>) -> Result<Option<V>, BoxError> + Send + 'a,
     ) -> StateFuture<'a, Option<V>> {
-        self.modify(at, move |old| f(old).map_err(|error| Error::user_function("update", error)))
-            .and_then(|modified| Ok(modified.new))
+        self.modify(
+            at,
+            move |old| f(old).map_err(|error| Error::user_function("update", error)),
+            |modified| Ok(modified.new),
+        )
     }
 
+    /// Reads, changes and writes the value; `end` makes the answer of what has become of it. One
+    /// future for all of it, so that a read that pends allocates once.
     #[inline(always)]
-    pub(crate) fn modify<'a, A: StateAccess + ?Sized>(
+    pub(crate) fn modify<'a, A: StateAccess + ?Sized, U>(
         &'a self,
         at: &'a mut A,
         f: impl FnOnce(Option<V>) -> Result<Option<V>> + Send + 'a,
-    ) -> StateFuture<'a, Modified<V>> {
+        end: impl FnOnce(Modified<V>) -> Result<U> + Send + 'a,
+    ) -> StateFuture<'a, U> {
         if self.slot.ttl.is_none() {
-            return self.modify_as(None, at, f);
+            return self.modify_as(None, at, f, end);
         }
         let life = at.with(|scope| {
             let address = self.slot.address(scope.key());
             self.slot.begin_write(scope.backend, scope.expiry, &address, Extent::Address)
         });
         match life {
-            Ok(life) => self.modify_as(life, at, f),
+            Ok(life) => self.modify_as(life, at, f, end),
             Err(error) => StateFuture::ready(Err(self.slot.blame(error))),
         }
     }
 
     #[inline(always)]
-    fn modify_as<'a, A: StateAccess + ?Sized>(
+    fn modify_as<'a, A: StateAccess + ?Sized, U>(
         &'a self,
         life: Option<Life>,
         at: &'a mut A,
         f: impl FnOnce(Option<V>) -> Result<Option<V>> + Send + 'a,
-    ) -> StateFuture<'a, Modified<V>> {
+        end: impl FnOnce(Modified<V>) -> Result<U> + Send + 'a,
+    ) -> StateFuture<'a, U> {
         let mut f = Some(f);
         let mut new = None;
         let mut was_absent = false;
@@ -209,8 +220,8 @@ impl<V: Send + 'static, C: Codec<V>> ValueState<V, C> {
             })
         });
         match updated {
-            Ok(Updated::Done) => StateFuture::ready(Ok(Modified { new, was_absent })),
-            Ok(Updated::Pending(future)) => self.modify_later(life, at, future, f),
+            Ok(Updated::Done) => StateFuture::ready(end(Modified { new, was_absent })),
+            Ok(Updated::Pending(future)) => self.modify_later(life, at, future, f, end),
             Err(error) => StateFuture::ready(Err(self.slot.blame(error))),
         }
     }
@@ -225,13 +236,14 @@ impl<V: Send + 'static, C: Codec<V>> ValueState<V, C> {
         live.map(|value| self.codec.decode(value)).transpose()
     }
 
-    fn modify_later<'a, A: StateAccess + ?Sized>(
+    fn modify_later<'a, A: StateAccess + ?Sized, U>(
         &'a self,
         life: Option<Life>,
         at: &'a mut A,
         future: PendingRead,
         f: Option<impl FnOnce(Option<V>) -> Result<Option<V>> + Send + 'a>,
-    ) -> StateFuture<'a, Modified<V>> {
+        end: impl FnOnce(Modified<V>) -> Result<U> + Send + 'a,
+    ) -> StateFuture<'a, U> {
         StateFuture::pending(async move {
             let old =
                 future.await.and_then(|stored| self.decode_live(life.as_ref(), stored.as_deref()));
@@ -243,7 +255,7 @@ impl<V: Send + 'static, C: Codec<V>> ValueState<V, C> {
                 Some(value) => self.set(at, value)?,
                 None => self.clear(at)?,
             }
-            Ok(Modified { new, was_absent })
+            end(Modified { new, was_absent })
         })
     }
 

@@ -51,9 +51,18 @@ pub(super) struct RawEntry<'a> {
 /// Takes the next entry off the keys of a group; `None` when none stands there.
 #[inline]
 pub(super) fn take_entry<'a>(keys: &mut &'a [u8]) -> Option<RawEntry<'a>> {
-    let (shared, rest) = take_number(keys)?;
-    let (suffix_len, rest) = take_number(rest)?;
-    let (value, rest) = take_number(rest)?;
+    let (shared, suffix_len, value, rest) = match *keys {
+        // Most of them are short.
+        [shared, suffix_len, value, rest @ ..] if (*shared | *suffix_len | *value) < 0x80 => {
+            (usize::from(*shared), usize::from(*suffix_len), usize::from(*value), rest)
+        }
+        keys => {
+            let (shared, rest) = take_number(keys)?;
+            let (suffix_len, rest) = take_number(rest)?;
+            let (value, rest) = take_number(rest)?;
+            (shared, suffix_len, value, rest)
+        }
+    };
     let (suffix, rest) = rest.split_at_checked(suffix_len)?;
     *keys = rest;
     let kind = EntryKind::of((value & 3) as u8)?;
