@@ -209,8 +209,8 @@ fn run_suite(
         Suite::Restore => {
             let store = store(options, StoreModel::ObjectStore, recorder)?;
             let patience = Duration::from_secs(if quick { 1 } else { 10 });
-            let extent = restore::Extent { bytes: options.state_bytes(), patience };
-            restore::run(recorder, backends, extent, &store)
+            let (bytes, only) = (options.state_bytes(), options.only.clone());
+            restore::run(recorder, backends, &restore::Extent { bytes, patience, only }, &store)
         }
         Suite::Changelog => {
             let mut sizes = match options.size {

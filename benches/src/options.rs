@@ -166,7 +166,8 @@ pub(crate) struct Options {
     #[arg(long, value_delimiter = ',')]
     pub(crate) cache: Vec<u32>,
     /// Only operations of `micro`, patterns of `patterns` and `compaction`, or parts of `changelog`
-    /// (durations, cost, replay, objects) whose name contains this.
+    /// (durations, cost, replay, objects) and of `restore` (recovery, 2→3, 1→2, 4→1; the same parallelism
+    /// always) whose name contains this.
     #[arg(long)]
     pub(crate) only: Option<String>,
     /// Memory in huge pages, for Weir, the raw collections and Flink's heap alike (glibc's `malloc` and

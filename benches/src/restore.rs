@@ -29,22 +29,32 @@ const RESTORED: &str = "2→2: restored in";
 const BEFORE: Duration = Duration::from_millis(500);
 
 /// How much is measured.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Extent {
     /// Bytes of values in the state.
     pub(crate) bytes: u64,
     /// A restored subtask that is not as fast as before by then is left alone.
     pub(crate) patience: Duration,
+    /// Only these parts, beside the same parallelism, which is always measured: recovery, 2→3, 1→2, 4→1.
+    pub(crate) only: Option<String>,
+}
+
+impl Extent {
+    fn asks_for(&self, part: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| part.contains(only.as_str()))
+    }
 }
 
 /// A backend with its checkpoints, and what it did so far.
 struct Entrant {
     backend: Backend,
     stage: Stage,
-    /// Of one subtask, of two, of four.
-    taken: [Vec<SnapshotHandle>; 3],
+    /// Of two subtasks, of one, of four.
+    two: Vec<SnapshotHandle>,
+    one: Option<Vec<SnapshotHandle>>,
+    four: Option<Vec<SnapshotHandle>>,
     /// The first of two subtasks, which goes on as if nothing had happened, and what it reads.
-    before: (Subtask, Reads),
+    before: Option<(Subtask, Reads)>,
     samples: Samples,
 }
 
@@ -52,7 +62,7 @@ struct Entrant {
 pub(crate) fn run(
     recorder: &mut Recorder,
     backends: &[Backend],
-    extent: Extent,
+    extent: &Extent,
     store: &Store,
 ) -> Result<()> {
     let order = shuffled((extent.bytes / VALUE_LEN as u64) as i64, 42);
@@ -61,7 +71,7 @@ pub(crate) fn run(
     let mut entrants = Vec::new();
     for &backend in backends {
         recorder.now(&format!("{workload}, {backend}: filling"));
-        match Entrant::open(backend, store, &order) {
+        match Entrant::open(backend, store, &order, extent) {
             Ok(entrant) => entrants.push(entrant),
             Err(error) => recorder.fail(&workload, &backend.to_string(), &error),
         }
@@ -71,7 +81,7 @@ pub(crate) fn run(
     for round in (0..=recorder.rounds()).take_while(|_| !interrupt::requested()) {
         entrants.retain_mut(|entrant| {
             let name = entrant.backend.to_string();
-            recorder.attempt(&workload, &name, || entrant.round(&order, extent.patience, round > 0))
+            recorder.attempt(&workload, &name, || entrant.round(&order, extent, round > 0))
         });
     }
     recorder.finished();
@@ -82,22 +92,29 @@ pub(crate) fn run(
 }
 
 impl Entrant {
-    fn open(backend: Backend, store: &Store, order: &[i64]) -> Result<Self> {
+    fn open(backend: Backend, store: &Store, order: &[i64], extent: &Extent) -> Result<Self> {
         let stage = Stage::new(backend, store)?;
-        let taken = [take(&stage, order, 1)?, take(&stage, order, 2)?, take(&stage, order, 4)?];
-        let mut request = stage.request(2, 0)?;
-        request.directory = "live/before/".into();
-        let mut before = stage.open_elsewhere(request)?;
-        before.write(order, 0)?;
-        stage.checkpoint(&mut before, 1)?;
-        let mut reads = Reads::of(&mut before, order)?;
-        reads.speed(&mut before, BEFORE)?;
-        let before = (before, reads);
-        Ok(Entrant { backend, stage, taken, before, samples: Samples::default() })
+        let take_for = |part, parallelism| {
+            extent.asks_for(part).then(|| take(&stage, order, parallelism)).transpose()
+        };
+        let (one, two) = (take_for("1→2", 1)?, take(&stage, order, 2)?);
+        let four = take_for("4→1", 4)?;
+        let mut before = None;
+        if extent.asks_for("recovery") {
+            let mut request = stage.request(2, 0)?;
+            request.directory = "live/before/".into();
+            let mut task = stage.open_elsewhere(request)?;
+            task.write(order, 0)?;
+            stage.checkpoint(&mut task, 1)?;
+            let mut reads = Reads::of(&mut task, order)?;
+            reads.speed(&mut task, BEFORE)?;
+            before = Some((task, reads));
+        }
+        Ok(Entrant { backend, stage, two, one, four, before, samples: Samples::default() })
     }
 
-    fn round(&mut self, order: &[i64], patience: Duration, is_measured: bool) -> Result<()> {
-        let Entrant { stage, taken: [one, two, four], before, .. } = self;
+    fn round(&mut self, order: &[i64], extent: &Extent, is_measured: bool) -> Result<()> {
+        let Entrant { stage, two, one, four, before, .. } = self;
         let (stage, two) = (&*stage, &two[..]);
         let mut unmeasured = Samples::default();
         let samples = if is_measured { &mut self.samples } else { &mut unmeasured };
@@ -108,16 +125,24 @@ impl Entrant {
         let of_the_bandwidth = 100.0 * limit.as_secs_f64() / plain.total.as_secs_f64();
         samples.add("2→2: of the bandwidth", "%", of_the_bandwidth);
         plain.add_to(samples, "2→2");
-        recover(stage, before, order, two, patience, samples)?;
+        if let Some(before) = before {
+            recover(stage, before, order, two, extent.patience, samples)?;
+        }
         let local = restore(stage, order, two, 2, Place::Here)?;
         samples.add("2→2, kept: restored in", "ms", millis(local.total));
         samples.add("2→2, kept: downloaded", "MB", local.downloaded as f64 / 1e6);
-        let rescaled = restore(stage, order, two, 3, Place::Elsewhere)?;
-        rescaled.add_to(samples, "2→3");
-        let longer = rescaled.slowest.as_secs_f64() / plain.slowest.as_secs_f64();
-        samples.add("2→3 over 2→2", "x", longer);
-        restore(stage, order, one, 2, Place::Elsewhere)?.add_to(samples, "1→2");
-        restore(stage, order, four, 1, Place::Elsewhere)?.add_to(samples, "4→1");
+        if extent.asks_for("2→3") {
+            let rescaled = restore(stage, order, two, 3, Place::Elsewhere)?;
+            rescaled.add_to(samples, "2→3");
+            let longer = rescaled.slowest.as_secs_f64() / plain.slowest.as_secs_f64();
+            samples.add("2→3 over 2→2", "x", longer);
+        }
+        if let Some(one) = one {
+            restore(stage, order, one, 2, Place::Elsewhere)?.add_to(samples, "1→2");
+        }
+        if let Some(four) = four {
+            restore(stage, order, four, 1, Place::Elsewhere)?.add_to(samples, "4→1");
+        }
         Ok(())
     }
 }

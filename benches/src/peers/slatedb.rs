@@ -112,7 +112,9 @@ impl Forst {
             .cache_bytes(CACHE)
             .memtable_bytes(MEMORY as u64 / 2)
             .build()?;
-        let factory = ForstBackendFactory::new(ForstOptions::default().with_resources(resources));
+        // Reads are answered by the block cache, not by memtables that were flushed, as SlateDB's are.
+        let options = ForstOptions::default().with_resources(resources).with_keep_flushed(false);
+        let factory = ForstBackendFactory::new(options);
         recorder.introduce(FORST, format!("{:?}", factory.options()));
         let mut environment = Environment::in_memory();
         environment.store = folder_store(folder.path())?;
