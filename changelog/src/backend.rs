@@ -1,6 +1,5 @@
 //! The instance: passes each call on, and records what changes.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -37,8 +36,6 @@ pub(crate) struct ChangelogBackend {
     pub(crate) kept: Kept,
     /// Of the wrapped backend, as checkpoints share them.
     pub(crate) states: Arc<[(StateId, StateDescriptor)]>,
-    /// The TTL of each state.
-    pub(crate) ttls: HashMap<String, Option<StateTtl>>,
 }
 
 impl std::fmt::Debug for ChangelogBackend {
@@ -108,9 +105,10 @@ impl KeyedBackend for ChangelogBackend {
     /// the log begins anew.
     fn register(&mut self, descriptor: &StateDescriptor) -> Result<StateId> {
         let id = self.inner.register(descriptor)?;
-        self.states = self.inner.states().into();
-        let before = self.ttls.insert(descriptor.name.clone(), descriptor.ttl);
-        if before.is_some_and(|before| before != descriptor.ttl) {
+        let before = std::mem::replace(&mut self.states, self.inner.states().into());
+        let changed =
+            |state: &StateDescriptor| state.name == descriptor.name && state.ttl != descriptor.ttl;
+        if before.iter().any(|(_, state)| changed(state)) {
             self.lose_base();
         }
         Ok(id)

@@ -143,13 +143,14 @@ impl InstanceLog {
     /// Hands all changes over. The log is given up when they are not taken.
     #[cold]
     pub(crate) fn hand_over(&mut self) {
-        self.close_chunk(LogStream::append);
+        self.close_chunk();
+        if let Some(stream) = &self.stream {
+            stream.wake();
+        }
     }
 
-    fn close_chunk(
-        &mut self,
-        append: impl FnOnce(&LogStream, LogId, &Arc<Chunk>, Vec<u8>) -> bool,
-    ) {
+    /// Hands all changes over to a writer that may sleep on.
+    fn close_chunk(&mut self) {
         if self.active_from == self.position() || !self.records {
             return;
         }
@@ -157,7 +158,7 @@ impl InstanceLog {
         let room = self.active.capacity().min(self.chunk_bytes.saturating_mul(2));
         let changes = std::mem::replace(&mut self.active, Vec::with_capacity(room));
         let taken = changes.len() <= MAX_CHUNK
-            && self.stream.as_ref().is_some_and(|stream| append(stream, self.id, &chunk, changes));
+            && self.stream.as_ref().is_some_and(|stream| stream.append(self.id, &chunk, changes));
         if !taken {
             self.stop();
             return;
@@ -169,7 +170,7 @@ impl InstanceLog {
     /// Resolves when everything before [`position`](InstanceLog::position) is in the store. The work begins
     /// when it is waited for, or dropped.
     pub(crate) fn persist(&mut self) -> Option<Persisted> {
-        self.close_chunk(LogStream::append_later);
+        self.close_chunk();
         let stream = self.stream.as_ref().filter(|_| self.records)?;
         let persisted = stream.persist();
         if persisted.is_none() {

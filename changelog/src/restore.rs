@@ -74,8 +74,7 @@ pub(crate) async fn open(
     );
     let claimed = request.mode == RestoreMode::Claim;
     let goes_on = plan.goes_on && restored.as_stored && claimed;
-    let states: Arc<[_]> = restored.backend.states().into();
-    let ttls = states.iter().map(|(_, state)| (state.name.clone(), state.ttl)).collect();
+    let states = restored.backend.states().into();
     let mut backend = ChangelogBackend {
         inner: restored.backend,
         log,
@@ -87,7 +86,6 @@ pub(crate) async fn open(
         lent,
         watermark,
         states,
-        ttls,
         kept: Kept::restored(plan.newest.filter(|_| claimed)),
     };
     if !backend.may_log() {

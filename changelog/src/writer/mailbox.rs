@@ -54,10 +54,12 @@ impl Mailbox {
         true
     }
 
-    /// Lets the thread read what was left.
+    /// Lets the thread read what was left, if anything is.
     pub(super) fn wake(&self) {
-        let asleep = std::mem::take(&mut self.lock().asleep);
-        if asleep {
+        let mut letters = self.lock();
+        let sleeps_over_some = !letters.messages.is_empty() && std::mem::take(&mut letters.asleep);
+        drop(letters);
+        if sleeps_over_some {
             self.arrived.notify_one();
         }
     }
@@ -91,15 +93,14 @@ impl Reader {
         let mut letters = self.0.lock();
         let mut waited = false;
         while letters.messages.is_empty() {
-            letters.asleep = true;
-            waited = true;
-            letters = match deadline {
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                break;
+            }
+            (letters.asleep, waited) = (true, true);
+            letters = match left {
                 None => self.0.arrived.wait(letters).unwrap_or_else(PoisonError::into_inner),
-                Some(at) => {
-                    let left = at.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        break;
-                    }
+                Some(left) => {
                     let woken = self.0.arrived.wait_timeout(letters, left);
                     woken.unwrap_or_else(PoisonError::into_inner).0
                 }
@@ -164,6 +165,8 @@ mod tests {
             while !mailbox.lock().asleep {
                 std::thread::yield_now();
             }
+            mailbox.wake();
+            assert!(mailbox.lock().asleep, "there is nothing to read");
             mailbox.leave(forget(1));
             assert!(mailbox.lock().asleep && !reads.is_finished());
             mailbox.wake();
@@ -193,8 +196,8 @@ mod tests {
     fn nobody_waits_beyond_the_deadline() {
         let (mailbox, reader) = Mailbox::new();
         let mut messages = VecDeque::new();
-        reader.read(1, Some(Instant::now()), &mut messages);
-        reader.read(1, Some(Instant::now() + Duration::from_millis(1)), &mut messages);
+        assert!(!reader.read(1, Some(Instant::now()), &mut messages), "it does not wait");
+        assert!(reader.read(1, Some(Instant::now() + Duration::from_millis(1)), &mut messages));
         assert!(messages.is_empty());
         mailbox.leave(forget(1));
         reader.read(1, Some(Instant::now()), &mut messages);

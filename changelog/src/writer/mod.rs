@@ -162,16 +162,9 @@ pub(crate) struct LogStream {
 }
 
 impl LogStream {
-    /// Hands changes over. Waits while too much is in flight; `false` when that took too long and they
-    /// were not taken.
+    /// Hands changes over to the writer, which reads them when it is [woken](LogStream::wake) at the latest.
+    /// Waits while too much is in flight; `false` when that took too long and they were not taken.
     pub(crate) fn append(&self, log: LogId, chunk: &Arc<Chunk>, changes: Vec<u8>) -> bool {
-        let appended = self.append_later(log, chunk, changes);
-        self.to.wake();
-        appended
-    }
-
-    /// Hands changes over to a writer that may sleep until [`Persisted`] is waited for.
-    pub(crate) fn append_later(&self, log: LogId, chunk: &Arc<Chunk>, changes: Vec<u8>) -> bool {
         let bytes = changes.len() as u64;
         let press = || {
             self.to.post(Message::Press);
@@ -185,6 +178,11 @@ impl LogStream {
         count(&self.counters.change_bytes, bytes);
         let chunk = Arc::clone(chunk);
         self.to.leave(Message::Append { stream, log, chunk, changes, held })
+    }
+
+    /// Lets the writer begin with what was handed over.
+    pub(crate) fn wake(&self) {
+        self.to.wake();
     }
 
     /// Whether the thread it goes to is there: it may have panicked.
