@@ -242,17 +242,14 @@ struct Needs {
 }
 
 impl Needs {
-    fn mention(list: &mut Vec<(Table, Vec<usize>)>, table: &Table) {
-        if !list.iter().any(|(known, _)| Arc::ptr_eq(known, table)) {
+    /// What is wanted of a table, which is among them from now on.
+    fn of_table<'l, T>(list: &'l mut Vec<(Table, Vec<T>)>, table: &Table) -> &'l mut Vec<T> {
+        let known = list.iter().position(|(known, _)| Arc::ptr_eq(known, table));
+        let index = known.unwrap_or_else(|| {
             list.push((Arc::clone(table), Vec::new()));
-        }
-    }
-
-    fn of_table<T>(list: &mut Vec<(Table, Vec<T>)>, table: Table, need: T) {
-        match list.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &table)) {
-            Some((_, needs)) => needs.push(need),
-            None => list.push((table, vec![need])),
-        }
+            list.len() - 1
+        });
+        &mut list[index].1
     }
 }
 
@@ -284,13 +281,13 @@ pub(crate) async fn read_all(pending: PendingReads) -> Result<Vec<Option<Bytes>>
                 }
                 Reached::Absent => {}
                 Reached::Meta(table) => {
-                    Needs::of_table(&mut needs.metas, table, index);
+                    Needs::of_table(&mut needs.metas, &table).push(index);
                     for table in read.search.unread_ends(shard, wanted.key) {
-                        Needs::mention(&mut needs.metas, table);
+                        Needs::of_table(&mut needs.metas, table);
                     }
                 }
                 Reached::Block(table, block) => {
-                    Needs::of_table(&mut needs.blocks, table, (block, index));
+                    Needs::of_table(&mut needs.blocks, &table).push((block, index));
                 }
             }
         }
