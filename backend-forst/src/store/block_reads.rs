@@ -8,6 +8,7 @@ use weir_state_api::{BoxFuture, Result};
 
 use super::block_cache::BlockKey;
 use super::hydration::consider;
+use super::neighbours::neighbours;
 use super::single_flight::{Lead, Ticket, Wait};
 use super::table::Table;
 use crate::format::{Block, BlockPlace, TableMeta};
@@ -154,19 +155,8 @@ fn end_of(place: &BlockPlace) -> u64 {
 
 /// Which of the blocks, in the order of the file, are read with one request.
 pub(super) fn merge(places: &[BlockPlace]) -> Vec<Range<usize>> {
-    let mut groups: Vec<Range<usize>> = Vec::new();
-    for (index, place) in places.iter().enumerate() {
-        if let (Some(group), Some(before)) = (groups.last_mut(), index.checked_sub(1)) {
-            let gap = place.offset.saturating_sub(end_of(&places[before]));
-            let length = end_of(place) - places[group.start].offset;
-            if gap <= MAX_GAP && length <= MAX_RANGE {
-                group.end = index + 1;
-                continue;
-            }
-        }
-        groups.push(index..index + 1);
-    }
-    groups
+    let range = |index: usize| places[index].offset..end_of(&places[index]);
+    neighbours(places.len(), range, MAX_GAP, MAX_RANGE)
 }
 
 #[cfg(test)]

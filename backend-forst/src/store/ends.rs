@@ -10,6 +10,7 @@ use futures_util::FutureExt;
 use weir_state_api::{BoxFuture, ObjectRef, Result};
 
 use super::cache_id::CacheId;
+use super::neighbours::neighbours;
 use super::single_flight::{Lead, Ticket};
 use super::table::Table;
 use crate::format::TableMeta;
@@ -82,20 +83,14 @@ fn merge(mut wanted: Vec<Wanted>) -> Vec<Vec<Wanted>> {
         let place = |wanted: &Wanted| wanted.copy.offset;
         a.copy.object.path.cmp(&b.copy.object.path).then(place(a).cmp(&place(b)))
     });
-    let mut groups: Vec<Vec<Wanted>> = Vec::new();
-    for next in wanted {
-        let group = groups.last_mut().filter(|group| {
-            let (Some(first), Some(last)) = (group.first(), group.last()) else { return false };
-            first.copy.object.path == next.copy.object.path
-                && next.range().start.saturating_sub(last.range().end) <= MAX_GAP
-                && next.range().end - first.range().start <= MAX_RANGE
-        });
-        match group {
-            Some(group) => group.push(next),
-            None => groups.push(vec![next]),
-        }
+    let mut lengths = Vec::new();
+    for of_object in wanted.chunk_by(|a, b| a.copy.object.path == b.copy.object.path) {
+        let range = |index: usize| of_object[index].range();
+        let groups = neighbours(of_object.len(), range, MAX_GAP, MAX_RANGE);
+        lengths.extend(groups.into_iter().map(|group| group.len()));
     }
-    groups
+    let mut wanted = wanted.into_iter();
+    lengths.into_iter().map(|length| wanted.by_ref().take(length).collect()).collect()
 }
 
 /// Reads neighbours with one request and tells all who wait for them. A copy is not needed: one that

@@ -8,6 +8,7 @@
 //! | `open_table.rs` | what all handles of one table share |
 //! | `ends.rs` | ends of several tables, those that stand side by side with one request |
 //! | `block_reads.rs` | blocks from the store: merged, each read once |
+//! | `neighbours.rs` | which ranges of an object are read with one request |
 //! | `compaction_read.rs` | whole tables, past the block cache |
 //! | `table_sink.rs` | new tables on their way out |
 //! | `block_cache.rs` | blocks in memory |
@@ -37,6 +38,7 @@ mod heat;
 mod hydration;
 mod memtable_budget;
 mod names;
+mod neighbours;
 mod object_store;
 mod open_table;
 mod resources;
