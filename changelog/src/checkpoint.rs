@@ -52,12 +52,16 @@ impl Named {
         }
     }
 
-    /// Those that no instance needs are not named any more.
-    fn forget_unused(&mut self) {
+    /// Names those that an instance needs, and forgets the others. The last user of one may be gone at any
+    /// time, and asks then whether it was named: it is named first, so that one of the two sees the other.
+    fn name_used(&mut self, table: &mut ObjectTable) {
         let Named { objects, known, .. } = self;
         objects.retain(|object| {
+            object.name();
             let used = object.is_used();
-            if !used {
+            if used {
+                table.add(object.reference());
+            } else {
                 known.remove(&Arc::as_ptr(object).addr());
             }
             used
@@ -122,11 +126,7 @@ impl Lent {
     fn name(&self, table: &mut ObjectTable) {
         let mut named = self.lock();
         named.settle();
-        named.forget_unused();
-        for object in &named.objects {
-            object.name();
-            table.add(object.reference());
-        }
+        named.name_used(table);
     }
 
     fn count(&self, chunks: &ChunkList) {
