@@ -166,10 +166,8 @@ impl LogStream {
     /// Waits while too much is in flight; `false` when that took too long and they were not taken.
     pub(crate) fn append(&self, log: LogId, chunk: &Arc<Chunk>, changes: Vec<u8>) -> bool {
         let bytes = changes.len() as u64;
-        let press = || {
-            self.to.post(Message::Press);
-        };
         let (stream, timeout) = (self.stream, self.options.stall_timeout);
+        let press = || self.press();
         let Some(held) = self.in_flight.hold(bytes, timeout, &self.counters, press) else {
             count(&self.counters.abandoned_logs, 1);
             return false;
@@ -177,7 +175,17 @@ impl LogStream {
         count(&self.counters.changes, chunk.to.0 - chunk.from.0);
         count(&self.counters.change_bytes, bytes);
         let chunk = Arc::clone(chunk);
-        self.to.leave(Message::Append { stream, log, chunk, changes, held })
+        let left = self.to.leave(Message::Append { stream, log, chunk, changes, held });
+        if self.in_flight.is_awaited() {
+            // Whoever waits for this room has pressed before these bytes could be read.
+            self.press();
+        }
+        left
+    }
+
+    /// Lets the writer upload all that is there: somebody waits for room.
+    fn press(&self) {
+        self.to.post(Message::Press);
     }
 
     /// Lets the writer begin with what was handed over.

@@ -10,8 +10,15 @@ use crate::metrics::{Counters, count};
 #[derive(Debug)]
 pub(crate) struct InFlight {
     limit: u64,
-    bytes: Mutex<u64>,
+    state: Mutex<State>,
     freed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    bytes: u64,
+    /// How many wait for room.
+    waiting: usize,
 }
 
 /// Bytes in the account, until this is dropped.
@@ -23,7 +30,7 @@ pub(crate) struct Held {
 
 impl InFlight {
     pub(crate) fn new(limit: u64) -> Arc<Self> {
-        Arc::new(InFlight { limit, bytes: Mutex::new(0), freed: Condvar::new() })
+        Arc::new(InFlight { limit, state: Mutex::default(), freed: Condvar::new() })
     }
 
     /// Enters bytes. While the account is full the calling thread waits; the last one in may go over
@@ -35,41 +42,48 @@ impl InFlight {
         counters: &Counters,
         press: impl FnOnce(),
     ) -> Option<Held> {
-        let mut held = self.lock();
+        let mut state = self.lock();
         let limit = self.limit;
         // What goes beyond the limit by itself goes alone.
-        let full = |held: &mut u64| *held > 0 && *held >= limit;
-        if full(&mut held) {
+        let full = |state: &mut State| state.bytes > 0 && state.bytes >= limit;
+        if full(&mut state) {
             count(&counters.stalls, 1);
             let begun = Instant::now();
-            drop(held);
+            state.waiting += 1;
+            drop(state);
             press();
             let waited = self.freed.wait_timeout_while(self.lock(), timeout, full);
             let (guard, outcome) = waited.unwrap_or_else(PoisonError::into_inner);
-            held = guard;
+            state = guard;
+            state.waiting -= 1;
             let micros = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
             counters.stalled_micros.fetch_add(micros, Ordering::Relaxed);
             if outcome.timed_out() {
                 return None;
             }
         }
-        *held += bytes;
+        state.bytes += bytes;
         Some(Held { account: Arc::clone(self), bytes })
     }
 
     /// The bytes in the account.
     pub(crate) fn bytes(&self) -> u64 {
-        *self.lock()
+        self.lock().bytes
     }
 
-    fn lock(&self) -> MutexGuard<'_, u64> {
-        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether somebody waits for room.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.lock().waiting > 0
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        *self.account.lock() -= self.bytes;
+        self.account.lock().bytes -= self.bytes;
         self.account.freed.notify_all();
     }
 }
@@ -88,11 +102,13 @@ mod tests {
         drop(first);
         // Whoever is pressed makes room from another thread.
         let third = std::thread::scope(|scope| {
+            assert!(!account.is_awaited());
             account.hold(1, Duration::from_secs(600), &counters, || {
+                assert!(account.is_awaited(), "known before it is pressed");
                 scope.spawn(|| drop(second));
             })
         });
-        assert!(third.is_some());
+        assert!(third.is_some() && !account.is_awaited());
         assert_eq!((account.bytes(), counters.stalls.load(Ordering::Relaxed)), (1, 2));
     }
 
