@@ -4,221 +4,26 @@
 //! user functions) is built on top of this trait once and works on every backend;
 //! `docs/decisions/0001` argues each method for five kinds of implementers and callers.
 
+mod capabilities;
+mod point;
+mod scan;
+mod statistics;
+mod timer;
+
 use std::fmt;
-use std::ops::Bound;
 
 use bytes::Bytes;
 
-use crate::key::check_part_len;
+pub use capabilities::Capabilities;
+pub use point::{Address, Change, DeferredValues, Lookup, PendingValues, UpdateFn, Updated};
+pub use scan::{MapRange, Order, Scan, ScanStep};
+pub use statistics::{CleanUp, Statistics};
+pub use timer::{NextTimer, TimerPoll, TimerRef};
+
 use crate::{
     BoxFuture, CheckpointId, Error, ErrorKind, KeyGroupRange, KeyRef, Millis, OpenRequest, Page,
     Result, SnapshotHandle, SnapshotRequest, SnapshotTask, StateDescriptor, StateId, Values,
 };
-
-/// Where a byte string lives: state, key, namespace and, for maps, the map key.
-#[derive(Debug, Clone, Copy)]
-pub struct Address<'a> {
-    /// The state.
-    pub state: StateId,
-    /// The record's key with its key group.
-    pub key: KeyRef<'a>,
-    /// The encoded namespace; empty for the default one.
-    pub namespace: &'a [u8],
-    /// The encoded map key; empty for all kinds but maps.
-    pub map_key: &'a [u8],
-}
-
-impl Address<'_> {
-    /// Refuses a namespace or map key that is too long; every backend asks before it writes.
-    ///
-    /// # Errors
-    /// [`TooLarge`](crate::ErrorKind::TooLarge) beyond [`MAX_KEY_LEN`](crate::MAX_KEY_LEN).
-    #[inline]
-    pub fn check_lengths(&self) -> Result<()> {
-        check_part_len("namespace", self.namespace)?;
-        check_part_len("map key", self.map_key)
-    }
-}
-
-/// The answer to a point read.
-pub enum Lookup<'a> {
-    /// Nothing is stored there.
-    Absent,
-    /// The bytes, lent by the backend until its next call. Zero bytes are a value too.
-    Found(&'a [u8]),
-    /// The answer needs remote I/O. The future is independent of the backend; it sees the state as
-    /// of the call. Any thread may poll it: the backend runs the I/O through the environment's
-    /// spawner, and the future only waits for it.
-    Pending(BoxFuture<'static, Result<Option<Bytes>>>),
-}
-
-impl fmt::Debug for Lookup<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Lookup::Absent => f.write_str("Absent"),
-            Lookup::Found(bytes) => f.debug_tuple("Found").field(bytes).finish(),
-            Lookup::Pending(_) => f.write_str("Pending"),
-        }
-    }
-}
-
-/// What to do with an entry after a function has looked at it; see
-/// [`KeyedBackend::update`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
-    /// Leave it as it is.
-    Keep,
-    /// Store the bytes written to the output buffer.
-    Put,
-    /// Remove it.
-    Delete,
-}
-
-/// The outcome of [`KeyedBackend::update`].
-#[must_use]
-pub enum Updated {
-    /// The function ran and its change is applied.
-    Done,
-    /// The old value needs remote I/O; the function did not run. Await the value, compute, and
-    /// write with [`KeyedBackend::put`] or [`KeyedBackend::delete`].
-    Pending(BoxFuture<'static, Result<Option<Bytes>>>),
-}
-
-impl fmt::Debug for Updated {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Updated::Done => "Done",
-            Updated::Pending(_) => "Pending",
-        })
-    }
-}
-
-/// A function over the stored bytes: old value in, change out, new bytes into the buffer. A backend
-/// calls it at most once.
-///
-/// An error leaves the entry as it was.
-pub type UpdateFn<'f> = dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> Result<Change> + 'f;
-
-/// A range of map keys.
-#[derive(Debug, Clone, Copy)]
-pub struct MapRange<'a> {
-    /// Where it begins.
-    pub from: Bound<&'a [u8]>,
-    /// Where it ends.
-    pub to: Bound<&'a [u8]>,
-}
-
-impl MapRange<'_> {
-    /// All map keys.
-    pub const ALL: MapRange<'static> = MapRange { from: Bound::Unbounded, to: Bound::Unbounded };
-
-    /// Whether no key can lie in the range (also when its ends are crossed).
-    pub fn is_empty(&self) -> bool {
-        match (self.from, self.to) {
-            (Bound::Included(from), Bound::Included(to)) => from > to,
-            (Bound::Included(from) | Bound::Excluded(from), Bound::Excluded(to))
-            | (Bound::Excluded(from), Bound::Included(to)) => from >= to,
-            _ => false,
-        }
-    }
-}
-
-/// Direction of a scan over encoded map keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Order {
-    /// Smallest first.
-    #[default]
-    Ascending,
-    /// Largest first.
-    Descending,
-}
-
-/// The rest of a scan. It owns what it needs: it neither borrows the backend nor sees changes made
-/// after the scan began.
-pub trait Scan: Send {
-    /// Appends the next entries to `page`.
-    ///
-    /// # Errors
-    /// Those of reading; the scan has ended then, never silently short.
-    fn next(self: Box<Self>, page: &mut Page) -> Result<ScanStep>;
-}
-
-/// The outcome of a step of a scan.
-#[must_use]
-pub enum ScanStep {
-    /// The page was filled and nothing follows.
-    Last,
-    /// The page was filled and more may follow.
-    More(Box<dyn Scan>),
-    /// Nothing was appended; the next entries need remote I/O.
-    Pending(BoxFuture<'static, Result<(Page, ScanStep)>>),
-}
-
-impl fmt::Debug for ScanStep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ScanStep::Last => "Last",
-            ScanStep::More(_) => "More",
-            ScanStep::Pending(_) => "Pending",
-        })
-    }
-}
-
-/// A timer to register or delete.
-#[derive(Debug, Clone, Copy)]
-pub struct TimerRef<'a> {
-    /// The queue (a state of kind [`Timers`](crate::StateKind::Timers)).
-    pub queue: StateId,
-    /// When it is due.
-    pub time: Millis,
-    /// The key it belongs to.
-    pub key: KeyRef<'a>,
-    /// The encoded namespace.
-    pub namespace: &'a [u8],
-}
-
-impl TimerRef<'_> {
-    /// Refuses a namespace that is too long; every backend asks before it registers a timer.
-    ///
-    /// # Errors
-    /// [`TooLarge`](crate::ErrorKind::TooLarge) beyond [`MAX_KEY_LEN`](crate::MAX_KEY_LEN).
-    #[inline]
-    pub fn check_lengths(&self) -> Result<()> {
-        check_part_len("namespace", self.namespace)
-    }
-}
-
-/// The outcome of polling a timer queue.
-#[must_use]
-pub enum TimerPoll<'a> {
-    /// No timer is due.
-    Idle,
-    /// The first due timer, lent until the backend's next call; it is removed from the queue.
-    Due(TimerRef<'a>),
-    /// The head of the queue must be read first: await, then poll again.
-    Pending(BoxFuture<'static, Result<()>>),
-}
-
-impl fmt::Debug for TimerPoll<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TimerPoll::Idle => f.write_str("Idle"),
-            TimerPoll::Due(timer) => f.debug_tuple("Due").field(timer).finish(),
-            TimerPoll::Pending(_) => f.write_str("Pending"),
-        }
-    }
-}
-
-/// What is known, without I/O, of the head of a timer queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NextTimer {
-    /// There is no timer.
-    Empty,
-    /// The first timer is due then.
-    At(Millis),
-    /// There may be timers, the first one must be read: poll, and await what is pending.
-    Unknown,
-}
 
 /// News about a checkpoint. Every notification is a hint: it may be lost, late, repeated or out of
 /// order, and "complete n" implies nothing about the ones before.
@@ -231,98 +36,6 @@ pub enum Notification {
     Aborted(CheckpointId),
     /// The checkpoint is no longer retained; nothing may build on objects only it holds.
     Subsumed(CheckpointId),
-}
-
-/// What a backend can do, as data. The conformance suite skips a case only by naming one of these.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Capabilities {
-    /// No read is ever pending: a synchronous engine may rely on it.
-    pub never_pends: bool,
-    /// Snapshots reuse objects of earlier confirmed ones.
-    pub incremental_snapshots: bool,
-    /// The longest value in bytes.
-    pub max_value_len: u64,
-    /// Expired values are removed by [`KeyedBackend::clean_up`], not by the backend's own work.
-    pub driven_clean_up: bool,
-}
-
-impl Capabilities {
-    /// The contract's minimum: reads may pend, snapshots are full, values up to 1 GiB.
-    pub const fn minimal() -> Self {
-        Capabilities {
-            never_pends: false,
-            incremental_snapshots: false,
-            max_value_len: 1 << 30,
-            driven_clean_up: false,
-        }
-    }
-
-    /// Sets [`never_pends`](Self::never_pends).
-    #[must_use]
-    pub const fn with_never_pends(mut self, value: bool) -> Self {
-        self.never_pends = value;
-        self
-    }
-
-    /// Sets [`incremental_snapshots`](Self::incremental_snapshots).
-    #[must_use]
-    pub const fn with_incremental_snapshots(mut self, value: bool) -> Self {
-        self.incremental_snapshots = value;
-        self
-    }
-
-    /// Sets [`driven_clean_up`](Self::driven_clean_up).
-    #[must_use]
-    pub const fn with_driven_clean_up(mut self, value: bool) -> Self {
-        self.driven_clean_up = value;
-        self
-    }
-
-    /// Sets [`max_value_len`](Self::max_value_len), in bytes.
-    #[must_use]
-    pub const fn with_max_value_len(mut self, bytes: u64) -> Self {
-        self.max_value_len = bytes;
-        self
-    }
-}
-
-/// Counters and sizes of an instance, for tests and metrics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct Statistics {
-    /// Physical entries over all states: (key, namespace) of point states, map entries, timers.
-    pub entries: u64,
-    /// Memory held for state, in bytes, as far as the backend accounts for it.
-    pub memory_bytes: u64,
-    /// Bytes written to the store by snapshots since the instance was opened.
-    pub bytes_uploaded: u64,
-    /// Bytes that snapshots named without writing them again.
-    pub bytes_reused: u64,
-    /// Bytes read from the store since (and including) the restore.
-    pub bytes_downloaded: u64,
-}
-
-/// The outcome of [`KeyedBackend::clean_up`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CleanUp {
-    /// Physical entries that were looked at.
-    pub visited: u64,
-    /// Physical entries that were removed.
-    pub removed: u64,
-    /// Whether the step came to the end of the state. It may have gone on from the beginning.
-    pub finished: bool,
-}
-
-impl CleanUp {
-    /// A step over a state that needs none.
-    pub const NOTHING_TO_DO: CleanUp = CleanUp::new(0, 0, true);
-
-    /// An outcome from its parts.
-    pub const fn new(visited: u64, removed: u64, finished: bool) -> Self {
-        CleanUp { visited, removed, finished }
-    }
 }
 
 /// One instance of a backend: the state of one operator for a range of key groups.
@@ -590,12 +303,6 @@ pub trait KeyedBackend: Send + fmt::Debug {
     fn statistics(&self) -> Statistics;
 }
 
-/// The pending part of a batched read: (index, value) of every address that needed I/O.
-pub type PendingValues = BoxFuture<'static, Result<Vec<(usize, Option<Bytes>)>>>;
-
-/// The values of deferred reads, in the order in which they were deferred.
-pub type DeferredValues = BoxFuture<'static, Result<Vec<Option<Bytes>>>>;
-
 /// Awaits single reads one after the other; backends with real overlap override `multi_get`.
 fn join_lookups(pending: Vec<(usize, BoxFuture<'static, Result<Option<Bytes>>>)>) -> PendingValues {
     Box::pin(async move {
@@ -651,20 +358,4 @@ pub fn foreign_key(key: KeyRef<'_>, owned: KeyGroupRange) -> Error {
         format!("the key belongs to key group {}, this instance owns {owned}", key.group()),
     )
     .advice("route records by subtask_of_group, or open the instance for the right range")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn crossed_ranges_are_empty() {
-        let range = |from, to| MapRange { from, to }.is_empty();
-        assert!(!MapRange::ALL.is_empty());
-        assert!(range(Bound::Included(b"b"), Bound::Included(b"a")));
-        assert!(!range(Bound::Included(b"a"), Bound::Included(b"a")));
-        assert!(range(Bound::Included(b"a"), Bound::Excluded(b"a")));
-        assert!(range(Bound::Excluded(b"a"), Bound::Included(b"a")));
-        assert!(!range(Bound::Excluded(b"a"), Bound::Unbounded));
-    }
 }

@@ -134,6 +134,34 @@ impl Error {
         self
     }
 
+    /// This failure, told to somebody else who waited for what failed: of the same kind, about the
+    /// same object and state, with the same advice. `message` says what it is to them.
+    ///
+    /// ```
+    /// use weir_state_api::{Error, ErrorKind};
+    ///
+    /// let error = Error::new(ErrorKind::Unavailable, "timed out").object("a").advice("retry");
+    /// let told = error.again("a shared read failed");
+    /// assert_eq!(told.to_string(), "a shared read failed: timed out (object \"a\"); retry");
+    /// ```
+    #[cold]
+    #[must_use]
+    pub fn again(&self, message: &str) -> Self {
+        let inner = &*self.0;
+        let message = match &inner.source {
+            Some(source) => format!("{message}: {}: {source}", inner.message),
+            None => format!("{message}: {}", inner.message),
+        };
+        Error(Box::new(Inner {
+            kind: inner.kind,
+            message,
+            object: inner.object.clone(),
+            state: inner.state.clone(),
+            advice: inner.advice.clone(),
+            source: None,
+        }))
+    }
+
     /// The class of the error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind

@@ -23,7 +23,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `backend.rs` | the interface in bytes |
+//! | `backend.rs`, `backend/` | the interface in bytes: the trait, and what its methods take and give |
 //! | `snapshot.rs` | handles, requests, what a restore checks |
 //! | `objects/` | objects that checkpoints share: what may be built on, what may be deleted; what engines ask the store for |
 //! | `key.rs`, `key_group.rs` | keys, their stable hash, who owns them |

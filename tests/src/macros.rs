@@ -250,6 +250,12 @@ macro_rules! __with_all_cases {
                 values_may_have_lifetimes_of_their_own
                 own_lifetimes_need_a_ttl
                 time_never_runs_backwards
+                empty_values_and_units_expire_like_others
+                restored_values_are_as_old_as_they_were
+                a_snapshot_holds_what_had_not_expired_when_it_began
+                impossible_ttls_are_refused
+            ;
+            ttl_expired:
                 changes_of_expired_things_are_changes_of_absent_ones
                 folds_begin_anew
                 emptiness_counts_what_is_live
@@ -258,10 +264,6 @@ macro_rules! __with_all_cases {
                 batched_reads_expire
                 merged_values_expire_with_the_last_of_them
                 expired_sources_do_not_merge
-                empty_values_and_units_expire_like_others
-                restored_values_are_as_old_as_they_were
-                a_snapshot_holds_what_had_not_expired_when_it_began
-                impossible_ttls_are_refused
             ;
             ttl_event:
                 nothing_expires_before_the_first_watermark

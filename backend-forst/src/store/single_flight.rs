@@ -135,22 +135,13 @@ impl<V: Clone> Wait<V> {
                 Poll::Pending
             }
             Progress::Done(Ok(value)) => Poll::Ready(Ok(value.clone())),
-            Progress::Done(Err(error)) => Poll::Ready(Err(again(error))),
+            Progress::Done(Err(error)) => Poll::Ready(Err(error.again("a shared read failed"))),
             Progress::Lost => Poll::Ready(Err(Error::new(
                 ErrorKind::Closed,
                 "the background work panicked or was dropped before it ended",
             ))),
         })
         .await
-    }
-}
-
-/// The same error once more, for another who waits.
-fn again(error: &Arc<Error>) -> Error {
-    let copy = Error::new(error.kind(), "a shared read failed").source(Arc::clone(error));
-    match error.object_path() {
-        Some(path) => copy.object(path),
-        None => copy,
     }
 }
 

@@ -402,7 +402,10 @@ impl Schedule {
                     && persist.missing.contains(&placed.item.chunk.to.0)
             });
             if concerned {
-                drop(persist.reply.send(Err(upload_failed(error))));
+                let told = error
+                    .again("the log could not be uploaded")
+                    .advice("check the store (space, network, permissions); the next checkpoint tries again");
+                drop(persist.reply.send(Err(told)));
             } else {
                 self.persists.push(persist);
             }
@@ -415,16 +418,6 @@ impl Schedule {
         let forgotten: Vec<(StreamId, LogPosition)> =
             self.forgotten.iter().map(|(&stream, &to)| (stream, to)).collect();
         forgotten.into_iter().for_each(|(stream, to)| self.forget(stream, to));
-    }
-}
-
-/// What each of the checkpoints is told that waited for an upload.
-fn upload_failed(error: &Error) -> Error {
-    let new = Error::new(error.kind(), format!("the log could not be uploaded: {error}"))
-        .advice("the next checkpoint tries again");
-    match error.object_path() {
-        Some(path) => new.object(path),
-        None => new,
     }
 }
 

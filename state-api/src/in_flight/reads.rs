@@ -36,7 +36,7 @@ impl Reads {
 
     /// Answers everything that is not on its way yet with an error.
     pub(super) fn fail(&mut self, error: &Error) {
-        self.take_open().give(Err(copy_of(error)));
+        self.take_open().give(Err(error.again("a batch of reads failed")));
     }
 
     /// Sends the open batch, unless it is empty.
@@ -124,7 +124,11 @@ impl Answers {
                 }
             }
             Ok(_) => stages.iter_mut().for_each(|stage| give(stage, Err(not_noted()))),
-            Err(error) => stages.iter_mut().for_each(|stage| give(stage, Err(copy_of(&error)))),
+            Err(error) => {
+                stages
+                    .iter_mut()
+                    .for_each(|stage| give(stage, Err(error.again("a batch of reads failed"))));
+            }
         }
         drop(stages);
         readers.into_iter().for_each(Waker::wake);
@@ -144,15 +148,6 @@ impl Answers {
                 "the result of a state access was already taken",
             ))),
         }
-    }
-}
-
-/// A failed batch fails each of its reads.
-fn copy_of(error: &Error) -> Error {
-    let copy = Error::new(error.kind(), error.to_string());
-    match error.object_path() {
-        Some(object) => copy.object(object),
-        None => copy,
     }
 }
 

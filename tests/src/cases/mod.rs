@@ -23,6 +23,7 @@ mod ttl;
 mod ttl_change;
 mod ttl_clean_up;
 mod ttl_event;
+mod ttl_expired;
 pub(crate) mod ttl_probe;
 mod value;
 
@@ -49,6 +50,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     damage::CASES,
     sharing::CASES,
     ttl::CASES,
+    ttl_expired::CASES,
     ttl_event::CASES,
     ttl_change::CASES,
     ttl_clean_up::CASES,
