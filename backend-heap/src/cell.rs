@@ -5,17 +5,18 @@
 //!   the scan has passed.
 //! - **Pinned**: snapshots hold it as it was, and the writer changes it in place nevertheless: it
 //!   saves the old form of an entry before the first change after the pin. So a snapshot under full
-//!   load costs memory for the entries that change meanwhile, not for the segments they lie in, and
-//!   no write copies more than one entry. The first access after the last snapshot has passed takes
-//!   the segment back.
+//!   load costs memory for the entries that change meanwhile, not for the segments they lie in. The
+//!   one segment that a snapshot reads at the time is copied by a write that comes just then: the
+//!   writer never waits for the reader, which the system may have taken off its processor. The first
+//!   access after the last snapshot has passed takes the segment back.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::keyed_table::Slot;
 use crate::segment::Segment;
 
-/// So many bytes that the entries of a segment refer to are shown to a snapshot under the lock. Copying
-/// them takes some hundred microseconds.
+/// So many bytes that the entries of a segment refer to are shown to a snapshot at once; what is beyond
+/// is left to it, so that it can hand over what it has in between.
 const SHOWN_LEN: usize = 512 << 10;
 
 /// See the module.
@@ -29,7 +30,8 @@ pub(crate) enum Cell<S> {
 /// A segment that snapshots read while the writer changes it.
 #[derive(Debug)]
 pub(crate) struct Pinned<S> {
-    pub(crate) segment: Segment<S>,
+    /// Shared only with the snapshot that reads it right now.
+    segment: Arc<Segment<S>>,
     pins: Vec<Pin<S>>,
 }
 
@@ -69,7 +71,7 @@ impl<S: Slot> Cell<S> {
     }
 
     /// The segment for writing: taken back from readers that are gone, copied for a scan that is
-    /// not. `Err` while snapshots hold it.
+    /// not. `Err` while snapshots hold it, or a scan that began while they did.
     #[inline]
     pub(crate) fn writable(&mut self) -> Result<&mut Segment<S>, &Arc<Mutex<Pinned<S>>>> {
         if !matches!(self, Cell::Owned(_)) {
@@ -103,10 +105,9 @@ impl<S: Slot> Cell<S> {
             Cell::Owned(segment) => Arc::new(segment),
             Cell::Frozen(shared) => shared,
             Cell::Pinned(pinned) => {
-                // Two kinds of readers at once are rare: the scan gets a copy.
-                let copy = Arc::new(lock(&pinned).segment.clone());
+                let shared = Arc::clone(&lock(&pinned).segment);
                 *self = Cell::Pinned(pinned);
-                return copy;
+                return shared;
             }
         };
         *self = Cell::Frozen(Arc::clone(&shared));
@@ -116,7 +117,10 @@ impl<S: Slot> Cell<S> {
     /// Shares the segment with a snapshot as it is now. Every later write carries a later epoch.
     pub(crate) fn pin(&mut self, epoch: u32) -> View<S> {
         let pinned = match std::mem::take(self) {
-            Cell::Owned(segment) => Arc::new(Mutex::new(Pinned { segment, pins: Vec::new() })),
+            Cell::Owned(segment) => {
+                let segment = Arc::new(segment);
+                Arc::new(Mutex::new(Pinned { segment, pins: Vec::new() }))
+            }
             Cell::Pinned(pinned) => pinned,
             Cell::Frozen(shared) => {
                 *self = Cell::Frozen(Arc::clone(&shared));
@@ -155,6 +159,16 @@ impl<S: Slot> Cell<S> {
 }
 
 impl<S: Slot> Pinned<S> {
+    /// The segment as it is now.
+    pub(crate) fn segment(&self) -> &Segment<S> {
+        &self.segment
+    }
+
+    /// The segment for writing; a copy, if a snapshot reads it right now.
+    pub(crate) fn segment_mut(&mut self) -> &mut Segment<S> {
+        Arc::make_mut(&mut self.segment)
+    }
+
     /// The former self of an entry that is about to change, if a snapshot needs it.
     pub(crate) fn copy_for_snapshots(&self, slot: &S) -> Option<S> {
         self.pins.iter().any(|pin| slot.epoch() <= pin.epoch).then(|| slot.clone())
@@ -168,9 +182,10 @@ impl<S: Slot> Pinned<S> {
         }
     }
 
-    /// The segment, once no snapshot needs it any more.
+    /// The segment, once nobody needs it any more.
     fn release(&mut self) -> Option<Segment<S>> {
-        self.pins.is_empty().then(|| std::mem::take(&mut self.segment))
+        let segment = Arc::get_mut(&mut self.segment).filter(|_| self.pins.is_empty());
+        segment.map(std::mem::take)
     }
 }
 
@@ -192,8 +207,8 @@ impl<S: Slot> View<S> {
     /// Shows the entries that were last changed after the epoch `base`, and lets the segment go.
     /// Those beyond [`SHOWN_LEN`] are returned instead.
     ///
-    /// The writer is locked out meanwhile. To show an entry takes no longer than to share it: counting
-    /// references keeps the processor from overlapping the cache misses of neighbouring entries.
+    /// To show an entry takes no longer than to share it: counting references keeps the processor from
+    /// overlapping the cache misses of neighbouring entries.
     pub(crate) fn take(self, base: Option<u32>, mut show: impl FnMut(&S)) -> Vec<S> {
         let wanted = |slot: &&S| base.is_none_or(|base| slot.epoch() > base);
         let (mut may_show, mut shared) = (SHOWN_LEN, Vec::new());
@@ -207,11 +222,10 @@ impl<S: Slot> View<S> {
         match self {
             View::Shared(segment) => for_each_touched(&segment, wanted, each),
             View::Pinned(view) => {
-                let mut pinned = lock(&view.pinned);
-                let saved = pinned.take_saved(view.epoch);
+                let (segment, saved) = view.end();
                 let unchanged = |slot: &&S| slot.epoch() <= view.epoch && wanted(slot);
-                for_each_touched(&pinned.segment, unchanged, &mut each);
-                drop(pinned);
+                for_each_touched(&segment, unchanged, &mut each);
+                drop(segment);
                 saved.iter().filter(wanted).for_each(each);
             }
         }
@@ -229,6 +243,15 @@ fn for_each_touched<S: Slot>(
     for run in segment.runs() {
         run.iter().flatten().filter(&wanted).for_each(Slot::touch);
         run.iter().flatten().filter(&wanted).for_each(&mut each);
+    }
+}
+
+impl<S> PinnedView<S> {
+    /// Ends the pin: the segment as it is now, and the former selves of entries that have changed.
+    fn end(&self) -> (Arc<Segment<S>>, Vec<S>) {
+        let mut pinned = lock(&self.pinned);
+        let saved = pinned.take_saved(self.epoch);
+        (Arc::clone(&pinned.segment), saved)
     }
 }
 
@@ -256,6 +279,7 @@ mod tests {
     use super::*;
     use crate::keyed_table::Locator;
     use crate::point_slot::PointSlot;
+    use crate::segment::Hashed;
 
     fn slot(key: u8, value: u8, epoch: u32) -> PointSlot {
         let bytes = [key];
@@ -264,7 +288,6 @@ mod tests {
     }
 
     fn insert(segment: &mut Segment<PointSlot>, slot: PointSlot) {
-        use crate::segment::Hashed;
         segment.insert(slot.hash(), slot);
     }
 
@@ -302,13 +325,12 @@ mod tests {
             let pinned = Arc::clone(cell.writable().unwrap_err());
             let mut pinned = lock(&pinned);
             let place =
-                pinned.segment.find(slot(key, 0, 0).hash(), |s| s.key_and_namespace().0 == [key]);
-            let former = pinned.segment.get(place.unwrap()).unwrap().clone();
+                pinned.segment().find(slot(key, 0, 0).hash(), |s| s.key_and_namespace().0 == [key]);
+            let former = pinned.segment().get(place.unwrap()).unwrap().clone();
             let former = pinned.copy_for_snapshots(&former);
-            *pinned.segment.get_mut(place.unwrap()).unwrap() = slot(key, value, epoch);
+            *pinned.segment_mut().get_mut(place.unwrap()).unwrap() = slot(key, value, epoch);
             pinned.save(former);
         };
-        use crate::segment::Hashed;
         change(&mut cell, 1, 10, 2);
         change(&mut cell, 1, 11, 2);
         let second = cell.pin(2);
@@ -317,6 +339,31 @@ mod tests {
         assert_eq!(values(first, None), [(0, 0), (1, 0), (2, 0), (3, 0)]);
         assert!(cell.writable().is_err(), "the second snapshot still needs it");
         assert_eq!(values(second, Some(1)), [(1, 11)], "what changed after the first");
+        assert!(cell.writable().is_ok(), "taken back");
+    }
+
+    /// In the middle of a `take` a write goes through, and the snapshot does not see it.
+    #[test]
+    fn a_write_does_not_wait_for_the_snapshot_that_reads_the_segment() {
+        let mut cell = Cell::default();
+        (0..20).for_each(|key| insert(cell.owned().unwrap(), slot(key, 0, 1)));
+        let view = cell.pin(1);
+        let mut seen = Vec::new();
+        let shared = view.take(None, |entry| {
+            let new = 100 + seen.len() as u8;
+            seen.push((entry.key_and_namespace().0[0], entry.value()[0]));
+            match cell.writable() {
+                Ok(segment) => insert(segment, slot(new, 7, 2)),
+                Err(pinned) => {
+                    let mut pinned = pinned.try_lock().expect("the snapshot holds no lock");
+                    insert(pinned.segment_mut(), slot(new, 7, 2));
+                }
+            }
+        });
+        seen.sort_unstable();
+        assert_eq!(seen, (0..20).map(|key| (key, 0)).collect::<Vec<_>>());
+        assert!(shared.is_empty());
+        assert_eq!(cell.len(), 40);
         assert!(cell.writable().is_ok(), "taken back");
     }
 
@@ -340,7 +387,9 @@ mod tests {
         let copy = cell.freeze();
         assert_eq!(copy.len(), 2);
         drop(pinned);
-        drop(frozen);
+        insert(lock(cell.writable().unwrap_err()).segment_mut(), slot(3, 3, 3));
+        assert_eq!((copy.len(), cell.len()), (2, 3));
+        drop((frozen, copy));
         assert!(cell.writable().is_ok());
     }
 }

@@ -255,7 +255,7 @@ impl<S: Slot> KeyedTable<S> {
             Ok(segment) => segment.find_entry(at.hash, |slot| slot.is_at(at)),
             Err(pinned) => {
                 let pinned = lock(pinned);
-                let found = pinned.segment.find_entry(at.hash, |slot| slot.is_at(at))?;
+                let found = pinned.segment().find_entry(at.hash, |slot| slot.is_at(at))?;
                 Some(self.lent.insert(found.clone()))
             }
         }
@@ -332,13 +332,13 @@ impl<S: Slot> KeyedTable<S> {
         self.lent = None;
         let epoch = self.epoch;
         let mut pinned = lock(pinned);
-        let Some(place) = pinned.segment.find(at.hash, |slot| slot.is_at(at)) else {
+        let Some(place) = pinned.segment().find(at.hash, |slot| slot.is_at(at)) else {
             drop(pinned);
             return self.change_absent(number, at, f);
         };
-        let Some(slot) = pinned.segment.get(place) else { return Ok(()) };
+        let Some(slot) = pinned.segment().get(place) else { return Ok(()) };
         let former = pinned.copy_for_snapshots(slot);
-        let Some(slot) = pinned.segment.get_mut(place) else { return Ok(()) };
+        let Some(slot) = pinned.segment_mut().get_mut(place) else { return Ok(()) };
         let before = sizes(slot);
         let mut after = (0, 0);
         match f(Some(slot))? {
@@ -348,12 +348,12 @@ impl<S: Slot> KeyedTable<S> {
                 *slot = new;
                 after = sizes(slot);
             }
-            Fate::Remove => drop(pinned.segment.remove(place)),
+            Fate::Remove => drop(pinned.segment_mut().remove(place)),
         }
         if after == (0, 0) {
             self.removed(at, before);
         } else {
-            if let Some(slot) = pinned.segment.get_mut(place) {
+            if let Some(slot) = pinned.segment_mut().get_mut(place) {
                 slot.set_epoch(epoch);
             }
             self.recount(before, after);
@@ -385,7 +385,7 @@ impl<S: Slot> KeyedTable<S> {
         };
         match self.cells[number].writable() {
             Ok(segment) => segment.insert(at.hash, slot),
-            Err(pinned) => lock(pinned).segment.insert(at.hash, slot),
+            Err(pinned) => lock(pinned).segment_mut().insert(at.hash, slot),
         }
         Ok(())
     }

@@ -27,6 +27,16 @@ pub enum KeyHashVersion {
 /// The stable hash of encoded key bytes: the same in every process, on every platform, for ever.
 #[inline]
 pub fn key_hash(bytes: &[u8]) -> u64 {
+    // Keys of one word are the most common ones. With a length known when this is compiled nothing
+    // is left of the hash but two multiplications; otherwise it is a call with a choice of ten ways.
+    match <&[u8; 8]>::try_from(bytes) {
+        Ok(word) => xxh3_64(word),
+        Err(_) => hash_of_any(bytes),
+    }
+}
+
+#[inline(never)]
+fn hash_of_any(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
 }
 

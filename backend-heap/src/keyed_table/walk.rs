@@ -27,7 +27,7 @@ impl<S: Slot> KeyedTable<S> {
             let go_on = match cell {
                 Cell::Owned(segment) => each(segment),
                 Cell::Frozen(segment) => each(segment),
-                Cell::Pinned(pinned) => each(&lock(pinned).segment),
+                Cell::Pinned(pinned) => each(lock(pinned).segment()),
             };
             if !go_on {
                 return false;
