@@ -12,13 +12,17 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 use weir_state_api::{Error, ErrorKind, Result};
 
+use crate::backends::{Backend, StandingClock};
 use crate::interrupt;
 use crate::machine::Machine;
 use crate::measure::Recorder;
 use crate::micro;
+use crate::options::Asked;
 
 const SUITE: &str = "guard";
-const CONTESTANT: &str = "weir heap";
+
+/// Backends whose instructions are ours. `forst` answers from its memtables here.
+const BACKENDS: [Backend; 2] = [Backend::Heap, Backend::Forst];
 
 /// The hot paths, by their names in `micro`. Timers include the registering before they fire.
 const OPERATIONS: [&str; 10] = [
@@ -40,15 +44,17 @@ const KEYS: usize = 1_000;
 const ROUNDS: usize = 20;
 
 /// The committed file.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Baseline {
     /// The compiler; another one makes other instructions.
     rust: String,
     /// By how much a count may grow.
     tolerance_percent: f64,
-    /// Instructions per call (per entry where entries are read).
-    instructions: BTreeMap<String, f64>,
+    /// By backend and operation: instructions per call (per entry where entries are read).
+    instructions: BTreeMap<String, Counts>,
 }
+
+type Counts = BTreeMap<String, f64>;
 
 /// What the guard finds about one operation.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,62 +65,74 @@ enum Finding {
 }
 
 impl Baseline {
-    fn judge(&self, operation: &str, count: f64) -> Finding {
-        let Some(expected) = self.instructions.get(operation) else { return Finding::New };
+    fn judge(&self, backend: Backend, operation: &str, count: f64) -> Finding {
+        let counts = self.instructions.get(&backend.to_string());
+        let Some(expected) = counts.and_then(|counts| counts.get(operation)) else {
+            return Finding::New;
+        };
         let percent = (count / expected - 1.0) * 100.0;
         if percent > self.tolerance_percent { Finding::Grown { percent } } else { Finding::Within }
     }
 }
 
-/// Counts, and compares with the committed file or writes it anew. Where it cannot count or
-/// compare it says so; that is no failure.
-pub(crate) fn run(recorder: &mut Recorder, write: bool) -> Result<()> {
+/// Counts, and compares with the committed file or writes it anew (what is not counted stays). Where
+/// it cannot count or compare it says so; that is no failure.
+pub(crate) fn run(recorder: &mut Recorder, backends: &[Backend], write: bool) -> Result<()> {
     let machine = recorder.results.header.machine.clone();
     if let Some(why) = obstacle(&machine) {
         println!("guard: skipped: {why}");
         return Ok(());
     }
     let path = path();
-    let baseline = if write { None } else { Some(read(&path)?) };
-    if let Some(baseline) = baseline.as_ref().filter(|baseline| baseline.rust != machine.rust) {
+    let baseline = if write { read(&path).ok() } else { Some(read(&path)?) };
+    if let Some(baseline) =
+        baseline.as_ref().filter(|baseline| baseline.rust != machine.rust && !write)
+    {
         let (ours, theirs) = (&machine.rust, &baseline.rust);
         println!("guard: skipped: this is {ours}, the committed counts are of {theirs}");
         return Ok(());
     }
-    let mut counts = BTreeMap::new();
-    for operation in OPERATIONS {
-        if interrupt::requested() {
-            return Ok(());
-        }
-        let count = count(operation)?;
-        recorder.add(SUITE, operation, CONTESTANT, "instructions", "per op", vec![count]);
-        match baseline.as_ref().map(|baseline| baseline.judge(operation, count)) {
-            Some(Finding::Grown { percent }) => {
-                let message =
-                    format!("{percent:.1} % more instructions than committed: {count:.1}");
-                let advice =
-                    "if that is the price of something, write the counts anew: guard --write";
-                let error = Error::new(ErrorKind::Incompatible, message).advice(advice);
-                recorder.fail(operation, CONTESTANT, &error);
+    let mut written = baseline.clone().unwrap_or_default();
+    (written.rust, written.tolerance_percent) = (machine.rust, 15.0);
+    for backend in BACKENDS.into_iter().filter(|backend| backends.contains(backend)) {
+        for operation in OPERATIONS {
+            if interrupt::requested() {
+                return Ok(());
             }
-            Some(Finding::New) => println!("guard: {operation} is not in the committed file"),
-            Some(Finding::Within) | None => {}
+            let count = count(backend, operation)?;
+            let contestant = backend.to_string();
+            recorder.add(SUITE, operation, &contestant, "instructions", "per op", vec![count]);
+            let judge = |baseline: &Baseline| baseline.judge(backend, operation, count);
+            match baseline.as_ref().filter(|_| !write).map(judge) {
+                Some(Finding::Grown { percent }) => {
+                    let message =
+                        format!("{percent:.1} % more instructions than committed: {count:.1}");
+                    let advice =
+                        "if that is the price of something, write the counts anew: guard --write";
+                    let error = Error::new(ErrorKind::Incompatible, message).advice(advice);
+                    recorder.fail(operation, &contestant, &error);
+                }
+                Some(Finding::New) => {
+                    println!("guard: {operation} of {contestant} is not in the committed file");
+                }
+                Some(Finding::Within) | None => {}
+            }
+            let counts = written.instructions.entry(contestant).or_default();
+            counts.insert(operation.to_string(), (count * 10.0).round() / 10.0);
         }
-        counts.insert(operation.to_string(), (count * 10.0).round() / 10.0);
     }
     if write {
-        let baseline =
-            Baseline { rust: machine.rust, tolerance_percent: 15.0, instructions: counts };
         let text =
-            serde_json::to_string_pretty(&baseline).map_err(|error| unusable(&path, error))?;
+            serde_json::to_string_pretty(&written).map_err(|error| unusable(&path, error))?;
         std::fs::write(&path, text + "\n").map_err(|error| unusable(&path, error))?;
     }
     Ok(())
 }
 
 /// The other side of the guard: runs an operation for so many rounds.
-pub(crate) fn run_probe(operation: &str, rounds: usize) -> Result<()> {
-    micro::hot_path(operation, KEYS, rounds).map(drop)
+pub(crate) fn run_probe(backend: Backend, operation: &str, rounds: usize) -> Result<()> {
+    StandingClock::leave_system_alone();
+    micro::hot_path(backend, operation, KEYS, rounds).map(drop)
 }
 
 fn path() -> PathBuf {
@@ -134,15 +152,15 @@ fn obstacle(machine: &Machine) -> Option<String> {
 }
 
 /// Instructions per call.
-fn count(operation: &str) -> Result<f64> {
-    let once = instructions(operation, ROUNDS)?;
-    let twice = instructions(operation, 2 * ROUNDS)?;
-    let calls = micro::hot_path(operation, KEYS, 0)? * ROUNDS as u64;
+fn count(backend: Backend, operation: &str) -> Result<f64> {
+    let once = instructions(backend, operation, ROUNDS)?;
+    let twice = instructions(backend, operation, 2 * ROUNDS)?;
+    let calls = micro::hot_path(backend, operation, KEYS, 0)? * ROUNDS as u64;
     Ok(twice.saturating_sub(once) as f64 / calls as f64)
 }
 
 /// Instructions of a process that runs an operation for so many rounds.
-fn instructions(operation: &str, rounds: usize) -> Result<u64> {
+fn instructions(backend: Backend, operation: &str, rounds: usize) -> Result<u64> {
     let failed = |error: std::io::Error| {
         Error::new(ErrorKind::Unavailable, "instructions cannot be counted").source(error)
     };
@@ -150,6 +168,7 @@ fn instructions(operation: &str, rounds: usize) -> Result<u64> {
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(std::env::current_exe().map_err(failed)?)
         .args(["--guard-probe", operation, "--guard-rounds", &rounds.to_string()])
+        .args(["--backends", &Asked::Known(backend).to_string()])
         .output()
         .map_err(failed)?;
     let text = String::from_utf8_lossy(&output.stderr);
@@ -188,15 +207,17 @@ mod tests {
 
     #[test]
     fn more_instructions_than_tolerated_are_found() {
-        let instructions = BTreeMap::from([("valueGet".to_string(), 200.0)]);
+        let counts = BTreeMap::from([("valueGet".to_string(), 200.0)]);
+        let instructions = BTreeMap::from([("weir heap".to_string(), counts)]);
         let baseline = Baseline { rust: String::new(), tolerance_percent: 10.0, instructions };
-        assert_eq!(baseline.judge("valueGet", 209.9), Finding::Within);
-        assert_eq!(baseline.judge("valueGet", 100.0), Finding::Within);
+        assert_eq!(baseline.judge(Backend::Heap, "valueGet", 209.9), Finding::Within);
+        assert_eq!(baseline.judge(Backend::Heap, "valueGet", 100.0), Finding::Within);
         assert_eq!(
-            baseline.judge("valueGet", 220.0),
+            baseline.judge(Backend::Heap, "valueGet", 220.0),
             Finding::Grown { percent: 10.000_000_000_000_009 }
         );
-        assert_eq!(baseline.judge("mapGet", 1.0), Finding::New);
+        assert_eq!(baseline.judge(Backend::Heap, "mapGet", 1.0), Finding::New);
+        assert_eq!(baseline.judge(Backend::Forst, "valueGet", 1.0), Finding::New);
     }
 
     #[test]
@@ -209,12 +230,16 @@ mod tests {
     #[test]
     fn the_committed_file_names_hot_paths_and_they_exist() {
         let committed = read(&path()).unwrap();
-        let named = committed.instructions.keys().map(String::as_str);
-        let unknown: Vec<&str> = named.filter(|name| !OPERATIONS.contains(name)).collect();
+        let backends: Vec<_> = committed.instructions.keys().cloned().collect();
+        let mut known = BACKENDS.map(|backend| backend.to_string());
+        known.sort_unstable();
+        assert_eq!(backends, known);
+        let named = committed.instructions.values().flat_map(BTreeMap::keys);
+        let unknown: Vec<_> = named.filter(|name| !OPERATIONS.contains(&name.as_str())).collect();
         assert!(unknown.is_empty(), "{unknown:?} are no hot paths");
-        for operation in OPERATIONS {
-            assert!(micro::hot_path(operation, 20, 1).unwrap() >= 20, "{operation}");
+        for (backend, operation) in BACKENDS.iter().flat_map(|b| OPERATIONS.map(|o| (*b, o))) {
+            assert!(micro::hot_path(backend, operation, 20, 1).unwrap() >= 20, "{operation}");
         }
-        assert!(micro::hot_path("nosuch", 20, 1).is_err());
+        assert!(micro::hot_path(Backend::Heap, "nosuch", 20, 1).is_err());
     }
 }

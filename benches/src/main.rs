@@ -92,7 +92,12 @@ fn run(options: &Options) -> Result<bool> {
         return patterns::process::serve(task).map(|()| true);
     }
     if let Some(operation) = &options.guard_probe {
-        return guard::run_probe(operation, options.guard_rounds).map(|()| true);
+        let known = options.backends.iter().find_map(|asked| match asked {
+            options::Asked::Known(backend) => Some(*backend),
+            options::Asked::Unknown(_) => None,
+        });
+        let backend = known.unwrap_or(Backend::Heap);
+        return guard::run_probe(backend, operation, options.guard_rounds).map(|()| true);
     }
     if options.huge_pages {
         huge_pages::ask_for()?;
@@ -235,7 +240,7 @@ fn run_suite(
         #[cfg(feature = "slatedb")]
         Suite::Slatedb => peers::slatedb::run(recorder, options.state_bytes() / 10),
         Suite::Runtime => runtime::run(recorder, if quick { 100_000 } else { 20_000_000 }),
-        Suite::Guard => guard::run(recorder, options.write),
+        Suite::Guard => guard::run(recorder, backends, options.write),
         Suite::All | Suite::Report => Ok(()),
     }
 }

@@ -87,11 +87,16 @@ pub(crate) fn run(recorder: &mut Recorder, settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// Runs one operation on the memory backend for some rounds, and nothing else; returns what one
+/// Runs one operation on a backend for some rounds, and nothing else; returns what one
 /// round's cost is divided by.
-pub(crate) fn hot_path(operation: &str, keys: usize, rounds: usize) -> Result<u64> {
+pub(crate) fn hot_path(
+    backend: Backend,
+    operation: &str,
+    keys: usize,
+    rounds: usize,
+) -> Result<u64> {
     let settings = Settings {
-        backends: vec![Backend::Heap],
+        backends: vec![backend],
         peers: Vec::new(),
         flink: None,
         flink_backends: Vec::new(),
