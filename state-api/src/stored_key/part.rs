@@ -27,7 +27,7 @@ pub fn push_part(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The same for eight bytes, which most keys have: a third of the instructions, since runs are found by
+/// The same for eight bytes, which most keys have: half the instructions, since runs are found by
 /// counting bits. What is appended is put together in a register and written at once: a read of it that
 /// follows soon would have to wait for a row of small writes.
 #[inline]
@@ -62,11 +62,13 @@ fn push_word(word: [u8; 8], out: &mut Vec<u8>) {
 
 /// The highest bit of each byte that is zero. Of the others only those before the first zero byte are
 /// certain.
+#[inline]
 fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(0x0101_0101_0101_0101) & !word & 0x8080_8080_8080_8080
 }
 
 /// A mask of the lowest bytes, up to eight.
+#[inline]
 fn low_bytes(count: u32) -> u64 {
     u64::MAX.checked_shl(8 * count).map_or(u64::MAX, |above| !above)
 }
