@@ -14,7 +14,7 @@ use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use format::EntryKind;
-use memtable::Memtable;
+use memtable::{Memtables, Sorted};
 use weir_state_api::StateShape;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -32,12 +32,23 @@ fn keys() -> Vec<([u8; 16], u64)> {
     (0..KEYS as u64).map(key).collect()
 }
 
-fn filled(shape: StateShape, keys: &[([u8; 16], u64)]) -> Memtable {
-    let mut table = Memtable::default();
+fn filled(shape: StateShape, keys: &[([u8; 16], u64)]) -> Memtables {
+    let mut table = Memtables::default();
     for (key, hash) in keys {
         table.set(shape, *hash, key, EntryKind::Put, &VALUE);
     }
     table
+}
+
+fn get(tables: &Memtables, shape: StateShape, hash: u64, key: &[u8]) {
+    match shape {
+        StateShape::Point => {
+            black_box(tables.point(hash, key));
+        }
+        StateShape::Ordered | StateShape::Queue => {
+            black_box(tables.active().ordered().get(key));
+        }
+    }
 }
 
 fn all(c: &mut Criterion) {
@@ -52,7 +63,7 @@ fn all(c: &mut Criterion) {
         group.bench_function("get", |b| {
             b.iter(|| {
                 for (key, hash) in &keys {
-                    black_box(table.get(shape, *hash, key));
+                    get(&table, shape, *hash, key);
                 }
             });
         });
@@ -65,7 +76,7 @@ fn all(c: &mut Criterion) {
         });
         group.bench_function("append eight bytes to nothing", |b| {
             b.iter_batched(
-                Memtable::default,
+                Memtables::default,
                 |mut table| {
                     for (key, hash) in &keys {
                         table.append(shape, *hash, key, black_box(&[7; 8]));
@@ -76,7 +87,10 @@ fn all(c: &mut Criterion) {
             );
         });
         group.bench_function("walk in order", |b| {
-            b.iter(|| black_box(table.sorted().map(|(key, _)| usize::from(key[8])).sum::<usize>()));
+            b.iter(|| {
+                let sorted = table.active().sorted();
+                black_box(sorted.map(|Sorted { key, .. }| usize::from(key[8])).sum::<usize>())
+            });
         });
         group.finish();
     }

@@ -7,6 +7,7 @@ use super::frozen::Frozen;
 
 use crate::format::{Entry, EntryKind, TableOptions, TableWriter};
 use crate::lsm::{KeyVersion, Resolver, traits_of};
+use crate::memtable::Sorted;
 
 /// Writes all entries in the order of their keys, without values that had expired when the memtable was
 /// frozen. `None` when there is nothing to write.
@@ -14,14 +15,14 @@ pub(crate) fn encode(frozen: &Frozen, options: TableOptions) -> Result<Option<Ta
     let mut writer = TableWriter::new(options)?;
     let resolver = Resolver::sweeping(frozen.time);
     let mut empty = true;
-    for (key, found) in frozen.memtable.sorted() {
+    for Sorted { hash, key, found } in frozen.memtable.sorted() {
         let known = state_of(key).and_then(|state| frozen.states.get(state.index()));
         // Only states of the shard are written to.
         let Some(state) = known.map(|known| &known.eras) else { continue };
         let mut add = |kind: EntryKind, value: &[u8]| {
             let entry = Entry { key, kind, value };
             empty = false;
-            writer.add(entry, traits_of(state, entry))
+            writer.add_hashed(entry, hash, traits_of(state, entry))
         };
         if state.ttl().is_none() {
             add(found.kind, found.value)?;

@@ -42,14 +42,13 @@ pub(crate) type Flushed = Option<TableView>;
 
 impl Frozen {
     pub(crate) fn new(
-        memtable: Memtable,
+        memtable: Arc<Memtable>,
         states: Arc<Vec<ShardState>>,
         eras: Arc<Vec<u8>>,
         time: TtlTime,
         permit: Option<Arc<MemtablePermit>>,
     ) -> Self {
         let permit = Mutex::new(permit);
-        let memtable = Arc::new(memtable);
         Frozen { memtable, states, eras, time, permit, flush: Mutex::default() }
     }
 
@@ -59,11 +58,11 @@ impl Frozen {
         self.eras.get(state.index()).copied().unwrap_or(0)
     }
 
-    /// What goes on to answer reads when it has become a table. From now on its memory counts as memory
-    /// for reads.
-    pub(super) fn retire(&self, budget: &Arc<MemtableBudget>) -> Retired {
+    /// What goes on to answer reads when it has become a table. From now on its memory, `bytes`, counts as
+    /// memory for reads.
+    pub(super) fn retire(&self, bytes: usize, budget: &Arc<MemtableBudget>) -> Retired {
         *self.permit.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        let permit = budget.resident(self.memtable.memory_bytes() as u64);
+        let permit = budget.resident(bytes as u64);
         Retired { memtable: Arc::clone(&self.memtable), eras: Arc::clone(&self.eras), permit }
     }
 

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use weir_state_api::StateShape;
+use weir_state_api::StateId;
 
 use super::lookup::Wanted;
 use crate::format::EntryKind;
@@ -21,6 +21,13 @@ pub(super) struct Retired {
     /// The era of each state in it.
     pub(super) eras: Arc<Vec<u8>>,
     pub(super) permit: ResidentPermit,
+}
+
+impl Retired {
+    #[inline]
+    fn era(&self, state: StateId) -> u8 {
+        self.eras.get(state.index()).copied().unwrap_or(0)
+    }
 }
 
 /// The memtables of the newest tables of one shard.
@@ -60,20 +67,29 @@ impl Resident {
         self.memtables.iter().map(|retired| retired.permit.bytes()).sum()
     }
 
-    /// The newest version of a key in any table, as far as it is known here.
+    /// What a version says that is in one of them, and in none above it: the first, the second.
     #[inline]
-    pub(super) fn newest(&self, shape: StateShape, wanted: Wanted<'_>) -> Newest<'_> {
-        for retired in &self.memtables {
-            if let Some(found) = retired.memtable.get(shape, wanted.hash, wanted.key) {
-                return match found.kind {
-                    EntryKind::Put => {
-                        let era = retired.eras.get(wanted.state.index()).copied().unwrap_or(0);
-                        Newest::Known(Some((era, found.value)))
-                    }
-                    EntryKind::Delete => Newest::Known(None),
-                    // What it continues is further down, and so is the operand itself.
-                    EntryKind::Append => Newest::InTables,
-                };
+    pub(super) fn version<'m>(
+        &self,
+        behind: usize,
+        state: StateId,
+        kind: EntryKind,
+        value: &'m [u8],
+    ) -> Newest<'m> {
+        let Some(retired) = self.memtables.get(behind) else { return Newest::InTables };
+        match kind {
+            EntryKind::Put => Newest::Known(Some((retired.era(state), value))),
+            EntryKind::Delete => Newest::Known(None),
+            // What it continues is further down, and so is the operand itself.
+            EntryKind::Append => Newest::InTables,
+        }
+    }
+
+    /// The newest version of a key of a map or queue in any table, as far as it is known here.
+    pub(super) fn newest_ordered(&self, wanted: Wanted<'_>) -> Newest<'_> {
+        for (behind, retired) in self.memtables.iter().enumerate() {
+            if let Some(found) = retired.memtable.ordered().get(wanted.key) {
+                return self.version(behind, wanted.state, found.kind, found.value);
             }
             if retired.memtable.deleted().covers(wanted.key) {
                 return Newest::Known(None);

@@ -17,21 +17,115 @@ use super::view::ShardView;
 use super::{ShardEdit, Table, TableView, Version};
 use crate::format::{EntryKind, StateProperties};
 use crate::lsm::{ShardState, StateEras, TableId};
-use crate::memtable::{DeletedRanges, Memtable, OrderedTable};
+use crate::memtable::{DeletedRanges, LogEntry, Memtable, Memtables, OrderedTable, PointVersion};
 use crate::store::{MemtableBudget, MemtablePermit};
 
 /// The memtables of one shard.
 #[derive(Debug, Default)]
 struct ShardMemory {
-    active: Memtable,
-    /// Newest first.
+    /// All of them: one that takes writes, the frozen ones, and the resident ones.
+    memtables: Memtables,
+    /// On their way into tables, newest first.
     frozen: VecDeque<Arc<Frozen>>,
-    /// Those that are tables already.
+    /// Those that are tables already, older than all frozen ones.
     resident: Resident,
     /// The number that stored keys hold for each state of the instance.
     stored: Vec<StateId>,
     /// The current era of each state, by its stored number.
     eras: Arc<Vec<u8>>,
+}
+
+impl ShardMemory {
+    /// The current era of a state.
+    #[inline]
+    fn era(&self, state: StateId) -> u8 {
+        self.eras.get(state.index()).copied().unwrap_or(0)
+    }
+
+    #[inline]
+    fn look_for_point(&self, wanted: Wanted<'_>, search: &mut Search) -> InMemory<'_> {
+        let current = self.era(wanted.state);
+        let mut version = self.memtables.point(wanted.hash, wanted.key);
+        while let Some(found) = version {
+            let frozen = match found.age.checked_sub(1) {
+                None => None,
+                Some(behind) => match self.frozen.get(behind) {
+                    Some(frozen) => Some(frozen),
+                    None => return self.found_resident(wanted, found, search),
+                },
+            };
+            let era = frozen.map_or(current, |frozen| frozen.era(wanted.state));
+            match found.kind {
+                EntryKind::Put if era == current && search.is_empty() => {
+                    return InMemory::Found(found.value);
+                }
+                EntryKind::Put => return InMemory::Oldest(Some((era, found.value))),
+                EntryKind::Delete if search.is_empty() => return InMemory::Absent,
+                EntryKind::Delete => return InMemory::Oldest(None),
+                EntryKind::Append => search.push_operand(era, found.value),
+            }
+            version = self.memtables.before(&found);
+        }
+        InMemory::Below
+    }
+
+    /// What the newest version in a table comes to, whose memtable is still there.
+    #[inline]
+    fn found_resident<'m>(
+        &'m self,
+        wanted: Wanted<'_>,
+        found: PointVersion<'m>,
+        search: &Search,
+    ) -> InMemory<'m> {
+        let behind = found.age - 1 - self.frozen.len();
+        match self.resident.version(behind, wanted.state, found.kind, found.value) {
+            Newest::Known(Some((era, value)))
+                if era == self.era(wanted.state) && search.is_empty() =>
+            {
+                InMemory::Found(value)
+            }
+            Newest::Known(oldest) => InMemory::Oldest(oldest),
+            Newest::InTables => InMemory::Below,
+        }
+    }
+
+    fn look_for_ordered(&self, wanted: Wanted<'_>, search: &mut Search) -> InMemory<'_> {
+        let current = self.era(wanted.state);
+        let active = self.memtables.active();
+        if let Some(found) = active.ordered().get(wanted.key) {
+            match found.kind {
+                EntryKind::Put => return InMemory::Found(found.value),
+                EntryKind::Delete => return InMemory::Absent,
+                EntryKind::Append => search.push_operand(current, found.value),
+            }
+        }
+        if active.deleted().covers(wanted.key) {
+            return InMemory::Oldest(None);
+        }
+        for frozen in &self.frozen {
+            let era = frozen.era(wanted.state);
+            if let Some(found) = frozen.memtable.ordered().get(wanted.key) {
+                match found.kind {
+                    EntryKind::Put if era == current && search.is_empty() => {
+                        return InMemory::Found(found.value);
+                    }
+                    EntryKind::Put => return InMemory::Oldest(Some((era, found.value))),
+                    EntryKind::Delete => return InMemory::Oldest(None),
+                    EntryKind::Append => search.push_operand(era, found.value),
+                }
+            }
+            if frozen.memtable.deleted().covers(wanted.key) {
+                return InMemory::Oldest(None);
+            }
+        }
+        match self.resident.newest_ordered(wanted) {
+            Newest::Known(Some((era, value))) if era == current && search.is_empty() => {
+                InMemory::Found(value)
+            }
+            Newest::Known(oldest) => InMemory::Oldest(oldest),
+            Newest::InTables => InMemory::Below,
+        }
+    }
 }
 
 /// Shards with their memtables and tables.
@@ -194,7 +288,7 @@ impl Tree {
         kind: EntryKind,
         value: &[u8],
     ) {
-        self.memory[shard].active.set(shape, hash, key, kind, value);
+        self.memory[shard].memtables.set(shape, hash, key, kind, value);
     }
 
     /// Appends to the newest version of a key.
@@ -206,14 +300,14 @@ impl Tree {
         key: &[u8],
         more: &[u8],
     ) {
-        self.memory[shard].active.append(shape, hash, key, more);
+        self.memory[shard].memtables.append(shape, hash, key, more);
     }
 
     /// Deletes a range of the entries of one map. Where nothing older can have any, no range delete is
     /// left behind.
     pub(crate) fn delete_range(&mut self, shard: usize, from: &[u8], to: &[u8], prefix_hash: u64) {
         let older = self.may_have_older(shard, from, to, prefix_hash);
-        self.memory[shard].active.delete_range(from, to, older);
+        self.memory[shard].memtables.delete_range(from, to, older);
     }
 
     /// Whether frozen memtables or tables may hold entries of a map in this range.
@@ -238,39 +332,9 @@ impl Tree {
         search: &mut Search,
     ) -> InMemory<'_> {
         let memory = &self.memory[shard];
-        let current = memory.eras.get(wanted.state.index()).copied().unwrap_or(0);
-        if let Some(found) = memory.active.get(shape, wanted.hash, wanted.key) {
-            match found.kind {
-                EntryKind::Put => return InMemory::Found(found.value),
-                EntryKind::Delete => return InMemory::Absent,
-                EntryKind::Append => search.push_operand(current, found.value),
-            }
-        }
-        if memory.active.deleted().covers(wanted.key) {
-            return InMemory::Oldest(None);
-        }
-        for frozen in &memory.frozen {
-            let era = frozen.era(wanted.state);
-            if let Some(found) = frozen.memtable.get(shape, wanted.hash, wanted.key) {
-                match found.kind {
-                    EntryKind::Put if era == current && search.is_empty() => {
-                        return InMemory::Found(found.value);
-                    }
-                    EntryKind::Put => return InMemory::Oldest(Some((era, found.value))),
-                    EntryKind::Delete => return InMemory::Oldest(None),
-                    EntryKind::Append => search.push_operand(era, found.value),
-                }
-            }
-            if frozen.memtable.deleted().covers(wanted.key) {
-                return InMemory::Oldest(None);
-            }
-        }
-        match memory.resident.newest(shape, wanted) {
-            Newest::Known(Some((era, value))) if era == current && search.is_empty() => {
-                InMemory::Found(value)
-            }
-            Newest::Known(oldest) => InMemory::Oldest(oldest),
-            Newest::InTables => InMemory::Below,
+        match shape {
+            StateShape::Point => memory.look_for_point(wanted, search),
+            StateShape::Ordered | StateShape::Queue => memory.look_for_ordered(wanted, search),
         }
     }
 
@@ -309,8 +373,8 @@ impl Tree {
     ) -> ShardView {
         let memory = &self.memory[shard];
         let active = PinnedMemory {
-            entries: entries(&memory.active),
-            deleted: deleted_within(&memory.active, range),
+            entries: entries(memory.memtables.active()),
+            deleted: deleted_within(memory.memtables.active(), range),
             eras: Arc::clone(&memory.eras),
         };
         let frozen =
@@ -327,10 +391,10 @@ impl Tree {
         permit: Option<Arc<MemtablePermit>>,
     ) {
         let memory = &mut self.memory[shard];
-        if memory.active.is_empty() {
+        if memory.memtables.active().is_empty() {
             return;
         }
-        let memtable = std::mem::take(&mut memory.active);
+        let memtable = memory.memtables.freeze();
         let states = Arc::clone(self.version.shards()[shard].states());
         let eras = Arc::clone(&memory.eras);
         memory.frozen.push_front(Arc::new(Frozen::new(memtable, states, eras, time, permit)));
@@ -350,7 +414,8 @@ impl Tree {
             {
                 let memory = &mut self.memory[shard];
                 if let Some(frozen) = memory.frozen.pop_back() {
-                    memory.resident.keep(frozen.retire(budget));
+                    let bytes = memory.memtables.held_bytes(memory.frozen.len());
+                    memory.resident.keep(frozen.retire(bytes, budget));
                 }
                 if let Some(table) = flushed {
                     self.edit(shard, ShardEdit::Flushed(table));
@@ -367,7 +432,10 @@ impl Tree {
 
     /// The oldest memtable that is a table already, of the shard that holds most, is of no use any more.
     pub(super) fn evict_resident(&mut self) -> Option<Retired> {
-        self.memory.iter_mut().map(|memory| &mut memory.resident).max_by_key(|r| r.bytes())?.evict()
+        let memory = self.memory.iter_mut().max_by_key(|memory| memory.resident.bytes())?;
+        let oldest = memory.resident.evict()?;
+        memory.memtables.forget_oldest();
+        Some(oldest)
     }
 
     /// A table is read through another handle from now on, wherever it is seen.
@@ -381,7 +449,7 @@ impl Tree {
     /// Bytes in the memtables that take writes.
     #[inline]
     pub(crate) fn active_bytes(&self) -> usize {
-        self.memory.iter().map(|memory| memory.active.memory_bytes()).sum()
+        self.memory.iter().map(|memory| memory.memtables.active().memory_bytes()).sum()
     }
 
     /// The most frozen memtables that a shard has.
@@ -405,7 +473,7 @@ impl Tree {
     pub(crate) fn in_memory(&self) -> (u64, u64) {
         let memtables = self.memory.iter().flat_map(|memory| {
             let frozen = memory.frozen.iter().map(|frozen| &*frozen.memtable);
-            std::iter::once(&memory.active).chain(frozen)
+            std::iter::once(memory.memtables.active()).chain(frozen)
         });
         let (bytes, keys) = memtables.fold((0, 0), |(bytes, keys), memtable| {
             (bytes + memtable.memory_bytes() as u64, keys + memtable.len() as u64)
@@ -420,8 +488,8 @@ impl Tree {
             let number = self.stored(index, state);
             let of_state = |key: &[u8]| state_of(key).is_some_and(|of_key| of_key == number);
             let frozen = memory.frozen.iter().map(|frozen| &*frozen.memtable);
-            for memtable in std::iter::once(&memory.active).chain(frozen) {
-                let points = memtable.points().iter().filter(|(key, _)| of_state(key));
+            for memtable in std::iter::once(memory.memtables.active()).chain(frozen) {
+                let points = memtable.points().iter().filter(|entry| of_state(entry.key));
                 let ordered = memtable.ordered().iter().filter(|entry| of_state(&entry.key));
                 count += (points.count() + ordered.count()) as u64;
             }
@@ -444,7 +512,7 @@ fn deleted_within(memtable: &Memtable, range: (&[u8], Option<&[u8]>)) -> Arc<Del
 /// The entries of a point state, copied.
 fn sorted_points(memtable: &Memtable, state: StateId) -> OrderedTable {
     let mut sorted = OrderedTable::default();
-    for (key, found) in memtable.points().iter() {
+    for LogEntry { key, found, .. } in memtable.points().iter() {
         if state_of(key) == Some(state) {
             sorted.set(key, found.kind, found.value);
         }

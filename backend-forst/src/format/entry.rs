@@ -16,7 +16,7 @@ pub(crate) enum EntryKind {
 impl EntryKind {
     /// The two bits that stand for it in a block.
     #[inline]
-    pub(super) fn code(self) -> u8 {
+    pub(crate) fn code(self) -> u8 {
         match self {
             EntryKind::Put => 0,
             EntryKind::Delete => 1,
@@ -26,7 +26,7 @@ impl EntryKind {
 
     /// The kind with this code.
     #[inline]
-    pub(super) fn of(code: u8) -> Option<Self> {
+    pub(crate) fn of(code: u8) -> Option<Self> {
         match code {
             0 => Some(EntryKind::Put),
             1 => Some(EntryKind::Delete),

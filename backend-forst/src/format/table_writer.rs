@@ -110,6 +110,19 @@ impl TableWriter {
     /// not a stored key; [`TooLarge`](ErrorKind::TooLarge) when it has no room in a block. The table
     /// is as it was.
     pub(crate) fn add(&mut self, entry: Entry<'_>, traits: EntryTraits) -> Result<()> {
+        self.add_hashed(entry, filter_hash(entry.key), traits)
+    }
+
+    /// Adds an entry; the [`filter_hash`] of its key is known.
+    ///
+    /// # Errors
+    /// Those of [`add`](TableWriter::add).
+    pub(crate) fn add_hashed(
+        &mut self,
+        entry: Entry<'_>,
+        hash: u64,
+        traits: EntryTraits,
+    ) -> Result<()> {
         let Some(state) = state_of(entry.key) else {
             return Err(misuse("a key is too short to be a stored key"));
         };
@@ -130,7 +143,6 @@ impl TableWriter {
             self.begin_block(entry.key);
         }
         let looked_up = traits.shape != StateShape::Queue;
-        let hash = filter_hash(entry.key);
         if looked_up && self.options.filter {
             self.hashes.push(hash);
             if traits.shape == StateShape::Ordered {

@@ -1,0 +1,392 @@
+//! The memtables of one shard: the one that takes writes, and those that take no more.
+//!
+//! The entries of point states are found through one index over all memtables, which knows where the
+//! newest version of each key is. So an access looks into one hash table, however many memtables there
+//! are, and the first write to a key after a freeze makes its slot point to the new version, where a
+//! table for each memtable would have to be searched in vain, grow, and take the key in.
+//!
+//! Earlier versions stay in the logs of their memtables, for flushes and scans. Only an operand needs
+//! what it continues: it has a link to it. What is in no memtable any more is not forgotten at once: its
+//! slot counts as empty, and goes when there are many of that kind.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry as IndexEntry;
+use weir_state_api::StateShape;
+
+use super::point_log::{Link, NewEntry, PointLog};
+use super::{INDEX_BYTES, LogEntry, Memtable};
+use crate::format::EntryKind;
+
+/// Where the newest version of a key is.
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    /// Of the stored key, as filters want it; so that a growing table need not look at the keys.
+    hash: u64,
+    at: Link,
+}
+
+/// What a slot costs.
+pub(super) const SLOT_BYTES: usize = size_of::<Slot>();
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Memtables {
+    active: Memtable,
+    /// Those that take no more writes, newest first.
+    older: VecDeque<Arc<Memtable>>,
+    /// How many slots point to each of them.
+    slots: VecDeque<usize>,
+    index: HashTable<Slot>,
+    /// How often a memtable was frozen: the number of the one that takes writes.
+    epoch: u32,
+    /// How many slots point to memtables that are gone.
+    gone: usize,
+}
+
+/// A version of a key of a point state.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PointVersion<'m> {
+    /// 0 for the memtable that takes writes, 1 for the one frozen last.
+    pub(crate) age: usize,
+    pub(crate) kind: EntryKind,
+    pub(crate) value: &'m [u8],
+    link: Option<Link>,
+}
+
+/// The log of the memtable that was frozen so many freezes ago, 0 for the one that takes writes, if it is
+/// still there.
+#[inline]
+fn log_of<'m>(
+    active: &'m Memtable,
+    older: &'m VecDeque<Arc<Memtable>>,
+    age: u32,
+) -> Option<&'m PointLog> {
+    match age.checked_sub(1) {
+        None => Some(&active.points),
+        Some(behind) => older.get(behind as usize).map(|memtable| &memtable.points),
+    }
+}
+
+impl Memtables {
+    /// The memtable that takes writes.
+    #[inline]
+    pub(crate) fn active(&self) -> &Memtable {
+        &self.active
+    }
+
+    /// The newest version of a key of a point state.
+    #[inline]
+    pub(crate) fn point(&self, hash: u64, key: &[u8]) -> Option<PointVersion<'_>> {
+        let Memtables { active, older, epoch, .. } = self;
+        let slot = self.index.find(hash, |slot| slot.is_of(hash, key, active, older, *epoch))?;
+        self.version(slot.at)
+    }
+
+    /// What an operand continues, as far as it is in a memtable.
+    pub(crate) fn before(&self, version: &PointVersion<'_>) -> Option<PointVersion<'_>> {
+        self.version(version.link?)
+    }
+
+    #[inline]
+    fn version(&self, at: Link) -> Option<PointVersion<'_>> {
+        let age = self.epoch - at.epoch;
+        let LogEntry { found, link, .. } = log_of(&self.active, &self.older, age)?.get(at.place);
+        Some(PointVersion { age: age as usize, kind: found.kind, value: found.value, link })
+    }
+
+    /// Makes this the newest version of a key.
+    #[inline]
+    pub(crate) fn set(
+        &mut self,
+        shape: StateShape,
+        hash: u64,
+        key: &[u8],
+        kind: EntryKind,
+        value: &[u8],
+    ) {
+        match shape {
+            StateShape::Point => self.set_point(hash, key, kind, value),
+            StateShape::Ordered | StateShape::Queue => self.active.ordered.set(key, kind, value),
+        }
+    }
+
+    #[inline]
+    fn set_point(&mut self, hash: u64, key: &[u8], kind: EntryKind, value: &[u8]) {
+        let Memtables { active, older, slots, index, epoch, .. } = self;
+        let is_of = |slot: &Slot| slot.is_of(hash, key, active, older, *epoch);
+        let new = NewEntry { hash, key, kind, value, link: None };
+        match index.entry(hash, is_of, |slot| slot.hash) {
+            IndexEntry::Occupied(mut slot) => {
+                let at = &mut slot.get_mut().at;
+                if at.epoch == *epoch {
+                    at.place = active.points.replace(at.place, kind, value);
+                } else {
+                    slots[(*epoch - at.epoch) as usize - 1] -= 1;
+                    *at = Link { epoch: *epoch, place: active.points.add(new) };
+                }
+            }
+            IndexEntry::Vacant(slot) => {
+                let at = Link { epoch: *epoch, place: active.points.add(new) };
+                slot.insert(Slot { hash, at });
+            }
+        }
+    }
+
+    /// Appends to the newest version of a key, whatever it is.
+    pub(crate) fn append(&mut self, shape: StateShape, hash: u64, key: &[u8], more: &[u8]) {
+        match shape {
+            StateShape::Point => self.append_point(hash, key, more),
+            StateShape::Ordered | StateShape::Queue => {
+                let base = self.active.deleted.covers(key);
+                self.active.ordered.append(key, more, base);
+            }
+        }
+    }
+
+    /// Appends: to a value in place, to anything older as an operand.
+    fn append_point(&mut self, hash: u64, key: &[u8], more: &[u8]) {
+        let Memtables { active, older, slots, index, epoch, .. } = self;
+        let is_of = |slot: &Slot| slot.is_of(hash, key, active, older, *epoch);
+        let Some(slot) = index.find_mut(hash, is_of) else {
+            return self.set_point(hash, key, EntryKind::Append, more);
+        };
+        if slot.at.epoch == *epoch {
+            slot.at.place = active.points.append(slot.at.place, more);
+            return;
+        }
+        slots[(*epoch - slot.at.epoch) as usize - 1] -= 1;
+        let link = Some(slot.at);
+        let operand = NewEntry { hash, key, kind: EntryKind::Append, value: more, link };
+        slot.at = Link { epoch: *epoch, place: active.points.add(operand) };
+    }
+
+    /// Deletes all entries of maps from `from` up to `to`, in the memtable that takes writes and, if there
+    /// can be any, in what is older.
+    pub(crate) fn delete_range(&mut self, from: &[u8], to: &[u8], older: bool) {
+        self.active.ordered.remove_range(from, to);
+        if older {
+            self.active.deleted.add(from, to);
+        }
+    }
+
+    /// Ends the memtable that takes writes.
+    pub(crate) fn freeze(&mut self) -> Arc<Memtable> {
+        let frozen = Arc::new(std::mem::take(&mut self.active));
+        self.older.push_front(Arc::clone(&frozen));
+        self.slots.push_front(frozen.points.len());
+        self.epoch += 1;
+        frozen
+    }
+
+    /// What one of those holds that take no more writes, the newest being the first: its entries, and the
+    /// slots that still point to it.
+    pub(crate) fn held_bytes(&self, behind: usize) -> usize {
+        let slots = self.slots.get(behind).map_or(0, |slots| slots * INDEX_BYTES);
+        slots + self.older.get(behind).map_or(0, |memtable| memtable.entry_bytes())
+    }
+
+    /// Lets go of the oldest one. Its last owner frees its entries, which may be long work.
+    pub(crate) fn forget_oldest(&mut self) {
+        self.older.pop_back();
+        self.gone += self.slots.pop_back().unwrap_or(0);
+        if self.gone * 2 >= self.index.len() {
+            self.sweep();
+        }
+    }
+
+    /// Removes the slots that count as empty: half of all, so it is paid for by the writes that took them.
+    fn sweep(&mut self) {
+        let Memtables { index, older, epoch, .. } = self;
+        index.retain(|slot| (*epoch - slot.at.epoch) as usize <= older.len());
+        self.gone = 0;
+        if self.index.len() < self.index.capacity() / 4 {
+            self.index.shrink_to(self.index.len() * 2, |slot| slot.hash);
+        }
+    }
+}
+
+impl Slot {
+    /// Whether it is of this key. The hash tells nearly always, without a look at the key's memory.
+    #[inline]
+    fn is_of(
+        &self,
+        hash: u64,
+        key: &[u8],
+        active: &Memtable,
+        older: &VecDeque<Arc<Memtable>>,
+        epoch: u32,
+    ) -> bool {
+        self.hash == hash
+            && log_of(active, older, epoch - self.at.epoch)
+                .is_some_and(|log| log.is_of(self.at.place, key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::memtable::Sorted;
+
+    const POINT: StateShape = StateShape::Point;
+    const MAP: StateShape = StateShape::Ordered;
+
+    fn hash(key: &[u8]) -> u64 {
+        xxhash_rust::xxh3::xxh3_64(key)
+    }
+
+    fn found(tables: &Memtables, shape: StateShape, key: &[u8]) -> Option<(EntryKind, Vec<u8>)> {
+        let both = |kind, value: &[u8]| (kind, value.to_vec());
+        match shape {
+            POINT => tables.point(hash(key), key).map(|found| both(found.kind, found.value)),
+            _ => tables.active().ordered().get(key).map(|found| both(found.kind, found.value)),
+        }
+    }
+
+    #[test]
+    fn appending_folds_into_what_is_there() {
+        for shape in [POINT, MAP] {
+            let mut tables = Memtables::default();
+            let key = b"key";
+            tables.append(shape, hash(key), key, b"a");
+            tables.append(shape, hash(key), key, b"b");
+            assert_eq!(found(&tables, shape, key), Some((EntryKind::Append, b"ab".to_vec())));
+            tables.set(shape, hash(key), key, EntryKind::Delete, b"");
+            tables.append(shape, hash(key), key, b"c");
+            assert_eq!(found(&tables, shape, key), Some((EntryKind::Put, b"c".to_vec())));
+            tables.append(shape, hash(key), key, b"d");
+            assert_eq!(found(&tables, shape, key), Some((EntryKind::Put, b"cd".to_vec())));
+            assert_eq!(found(&tables, shape, b"ke"), None);
+        }
+    }
+
+    /// A range delete and an operand above it never meet in one table.
+    #[test]
+    fn appending_to_what_a_range_delete_removed_begins_anew() {
+        let mut tables = Memtables::default();
+        tables.append(MAP, 0, b"k2", b"old");
+        tables.delete_range(b"k1", b"k3", true);
+        assert_eq!(found(&tables, MAP, b"k2"), None);
+        tables.append(MAP, 0, b"k2", b"new");
+        assert_eq!(found(&tables, MAP, b"k2"), Some((EntryKind::Put, b"new".to_vec())));
+        tables.append(MAP, 0, b"k3", b"x");
+        assert_eq!(found(&tables, MAP, b"k3"), Some((EntryKind::Append, b"x".to_vec())));
+    }
+
+    #[test]
+    fn all_entries_come_in_one_order_and_every_byte_is_counted() {
+        let mut tables = Memtables::default();
+        let fill = |tables: &mut Memtables, byte| {
+            for number in (0..1_000_u16).rev() {
+                let key = number.to_be_bytes();
+                let shape = if number % 3 == 0 { MAP } else { POINT };
+                let value = vec![byte; usize::from(number % 50)];
+                tables.set(shape, hash(&key), &key, EntryKind::Put, &value);
+            }
+        };
+        fill(&mut tables, 7);
+        let sorted = tables.active().sorted().map(|Sorted { hash, key, .. }| (hash, key.to_vec()));
+        let keys = (0..1_000_u16).map(u16::to_be_bytes);
+        assert!(sorted.eq(keys.map(|key| (hash(&key), key.to_vec()))));
+        let before = tables.active().memory_bytes();
+        // Overwriting with values of the same length holds no more.
+        fill(&mut tables, 8);
+        assert_eq!((tables.active().memory_bytes(), tables.active().len()), (before, 1_000));
+    }
+
+    /// A stored key in all memtables, the newest first, one of which may have it.
+    type Model = VecDeque<HashMap<u8, (EntryKind, Vec<u8>)>>;
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Set(u8, EntryKind, Vec<u8>),
+        Append(u8, Vec<u8>),
+        Freeze,
+        Forget,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let value = || proptest::collection::vec(any::<u8>(), 0..20);
+        let step = prop_oneof![
+            6 => (0..40_u8, value()).prop_map(|(key, value)| Step::Set(key, EntryKind::Put, value)),
+            2 => (0..40_u8).prop_map(|key| Step::Set(key, EntryKind::Delete, Vec::new())),
+            6 => (0..40_u8, value()).prop_map(|(key, value)| Step::Append(key, value)),
+            1 => Just(Step::Freeze),
+            1 => Just(Step::Forget),
+        ];
+        proptest::collection::vec(step, 0..300)
+    }
+
+    /// Same hashes for four keys each: what a slot is of is decided by its key.
+    fn poor_hash(key: u8) -> u64 {
+        hash(&[key / 4])
+    }
+
+    fn apply(step: Step, tables: &mut Memtables, model: &mut Model) {
+        match step {
+            Step::Set(key, kind, value) => {
+                tables.set(POINT, poor_hash(key), &[key], kind, &value);
+                model[0].insert(key, (kind, value));
+            }
+            Step::Append(key, more) => {
+                tables.append(POINT, poor_hash(key), &[key], &more);
+                let entry = model[0].entry(key).or_insert((EntryKind::Append, Vec::new()));
+                if entry.0 == EntryKind::Delete {
+                    entry.0 = EntryKind::Put;
+                }
+                entry.1.extend_from_slice(&more);
+            }
+            Step::Freeze => {
+                tables.freeze();
+                model.push_front(HashMap::new());
+            }
+            Step::Forget => {
+                tables.forget_oldest();
+                model.truncate(model.len().saturating_sub(1).max(1));
+            }
+        }
+    }
+
+    proptest! {
+        /// Against a map for each memtable: the newest version of each key, and what operands continue.
+        #[test]
+        fn the_newest_version_is_found_and_what_it_continues(steps in steps()) {
+            let mut tables = Memtables::default();
+            let mut model = Model::from([HashMap::new()]);
+            for step in steps {
+                apply(step, &mut tables, &mut model);
+                for key in 0..40_u8 {
+                    let mut version = tables.point(poor_hash(key), &[key]);
+                    for (age, older) in model.iter().enumerate() {
+                        let Some((kind, value)) = older.get(&key) else { continue };
+                        let found = version.ok_or_else(|| TestCaseError::fail(format!("{key} at {age}")))?;
+                        prop_assert_eq!((found.age, found.kind, found.value), (age, *kind, &value[..]));
+                        if *kind != EntryKind::Append {
+                            version = None;
+                            break;
+                        }
+                        version = tables.before(&found);
+                    }
+                    prop_assert!(version.is_none(), "{:?} of {}", version, key);
+                }
+                for (age, model) in model.iter().enumerate() {
+                    let memtable = age.checked_sub(1).map_or(&tables.active, |age| &tables.older[age]);
+                    let entries = memtable.points().iter().map(|entry| {
+                        (entry.key[0], (entry.found.kind, entry.found.value.to_vec()))
+                    });
+                    prop_assert_eq!(&entries.collect::<HashMap<_, _>>(), model);
+                    prop_assert_eq!(memtable.points().len(), model.len());
+                }
+                let held: usize = tables.slots.iter().sum();
+                prop_assert_eq!(tables.index.len(), tables.active.points().len() + held + tables.gone);
+                prop_assert!(tables.gone <= 40);
+            }
+        }
+    }
+}
