@@ -9,7 +9,7 @@ use weir_state_api::{BoxFuture, Result};
 use super::block_cache::BlockKey;
 use super::hydration::consider;
 use super::neighbours::neighbours;
-use super::single_flight::{Lead, Ticket, Wait};
+use super::single_flight::{Lead, Wait};
 use super::table::Table;
 use crate::format::{Block, BlockPlace, TableMeta};
 
@@ -19,15 +19,14 @@ const MAX_GAP: u64 = 64 << 10;
 /// A request reads at most so much, but for a single block: larger ones are faster side by side.
 const MAX_RANGE: u64 = 4 << 20;
 
-/// A block that is there or on its way.
+/// Blocks that are there or on their way.
 #[derive(Debug)]
-enum Coming {
-    Here(Block),
-    Later(Wait<Block>),
+struct Coming {
+    /// In the order in which they were asked for.
+    blocks: Vec<Option<Block>>,
+    /// Those that are not there yet, by their places among them.
+    later: Vec<(usize, Wait<Block>)>,
 }
-
-/// A block that this reader must read, for itself and for whoever asks meanwhile.
-type Wanted = (BlockPlace, Lead<BlockKey, Block>);
 
 impl Table {
     /// Blocks, in the order they are asked for, from wherever they are. Reads begin at once, on the
@@ -41,112 +40,110 @@ impl Table {
     ) -> BoxFuture<'static, Result<Vec<Block>>> {
         if let Some(meta) = self.meta_now() {
             let coming = self.begin_reads(meta, blocks);
-            return async move { arrive(coming?).await }.boxed();
+            return async move { coming?.arrive().await }.boxed();
         }
         let (table, meta, blocks) = (Arc::clone(self), self.load_meta(), blocks.to_vec());
         async move {
             let coming = table.begin_reads(&*meta.await?, &blocks);
-            arrive(coming?).await
+            coming?.arrive().await
         }
         .boxed()
     }
 
     /// Begins to read what is not at hand and what nobody reads already.
-    fn begin_reads(self: &Arc<Self>, meta: &TableMeta, blocks: &[usize]) -> Result<Vec<Coming>> {
+    fn begin_reads(self: &Arc<Self>, meta: &TableMeta, numbers: &[usize]) -> Result<Coming> {
         let caches = self.tables.caches();
-        let places: Result<Vec<BlockPlace>> =
-            blocks.iter().map(|block| self.place(meta, *block)).collect();
-        let mut coming = Vec::with_capacity(blocks.len());
-        let mut wanted = Vec::new();
-        for (block, place) in blocks.iter().zip(places?) {
-            let key = self.key(*block);
-            let at_hand = match caches.blocks.get(key) {
-                None => self.block_at_hand(key, &place)?,
+        let mut blocks = Vec::with_capacity(numbers.len());
+        let mut missing = Vec::new();
+        for (at, number) in numbers.iter().enumerate() {
+            let key = self.key(*number);
+            let block = match caches.blocks.get(key) {
+                None => self.block_at_hand(key, &self.place(meta, *number)?)?,
                 found => found,
             };
-            coming.push(match at_hand {
-                Some(block) => Coming::Here(block),
-                None => match caches.block_reads.ask(key) {
-                    Ticket::Wait(wait) => Coming::Later(wait),
-                    // Another may have read it since the cache was asked.
-                    Ticket::Lead(lead) => match caches.blocks.peek(key) {
-                        Some(block) => {
-                            lead.done(Ok(block.clone()));
-                            Coming::Here(block)
-                        }
-                        None => {
-                            let wait = lead.wait();
-                            wanted.push((place, lead));
-                            Coming::Later(wait)
-                        }
-                    },
-                },
-            });
+            if block.is_none() {
+                missing.push((key, at));
+            }
+            blocks.push(block);
         }
-        if !wanted.is_empty() {
-            self.shared.heat.add(wanted.len() as u32);
-            self.spawn_reads(wanted);
+        if missing.is_empty() {
+            return Ok(Coming { blocks, later: Vec::new() });
+        }
+        // In the order of the file; each once, as it may be asked for twice.
+        missing.sort_unstable_by_key(|(key, _)| key.block);
+        let mut keys: Vec<BlockKey> = missing.iter().map(|(key, _)| *key).collect();
+        keys.dedup();
+        let (waits, mut lead) = caches.block_reads.ask_all(&keys);
+        // Another may have read some since the cache was asked.
+        lead.end_known(|key| caches.blocks.peek(key));
+        if lead.keys().len() > 0 {
+            self.shared.heat.add(lead.keys().len() as u32);
+            self.spawn_reads(meta, lead)?;
             consider(self, meta);
         }
-        Ok(coming)
+        let mut of_key = keys.iter().zip(&waits).peekable();
+        let later = missing.into_iter().filter_map(|(key, at)| {
+            while of_key.next_if(|(known, _)| **known != key).is_some() {}
+            of_key.peek().map(|(_, wait)| (at, Wait::clone(wait)))
+        });
+        Ok(Coming { blocks, later: later.collect() })
     }
 
-    fn spawn_reads(self: &Arc<Self>, mut wanted: Vec<Wanted>) {
-        wanted.sort_by_key(|(place, _)| place.offset);
-        let places: Vec<BlockPlace> = wanted.iter().map(|(place, _)| *place).collect();
-        let mut wanted = wanted.into_iter();
+    fn spawn_reads(
+        self: &Arc<Self>,
+        meta: &TableMeta,
+        mut lead: Lead<BlockKey, Block>,
+    ) -> Result<()> {
+        let places = lead.keys().map(|key| self.place(meta, key.block as usize));
+        let places = places.collect::<Result<Vec<_>>>()?;
         for group in merge(&places) {
-            let group: Vec<Wanted> = wanted.by_ref().take(group.len()).collect();
+            let (lead, places) = (lead.split(group.len()), places[group].to_vec());
             let table = Arc::clone(self);
-            self.tables.spawner().spawn(async move { table.read_group(group).await }.boxed());
+            self.tables
+                .spawner()
+                .spawn(async move { table.read_group(lead, &places).await }.boxed());
         }
+        Ok(())
     }
 
     /// Reads neighbours with one request and tells all who wait for them.
-    async fn read_group(&self, group: Vec<Wanted>) {
-        let (Some((first, _)), Some((last, _))) = (group.first(), group.last()) else { return };
-        let start = first.offset;
+    async fn read_group(&self, lead: Lead<BlockKey, Block>, places: &[BlockPlace]) {
+        let (Some(first), Some(last)) = (places.first(), places.last()) else { return };
+        let (start, shared) = (first.offset, places.len() > 1);
         let range = start..end_of(last);
-        let read = self.tables.store().read_range(self.origin(), range).await;
-        match read {
-            Ok(bytes) => {
-                let shared = group.len() > 1;
-                let decoded = group.into_iter().map(|(place, lead)| {
-                    let at = (place.offset - start) as usize; // within what was read
-                    let stored = bytes.slice(at..at + place.length as usize);
-                    // A block that is kept should not keep its neighbours.
-                    let block = match shared {
-                        true => Block::decode_copy(&stored, &place, self.origin()),
-                        false => Block::decode(&stored, &place, self.origin()),
-                    };
-                    if let Ok(block) = &block {
-                        self.tables.caches().blocks.insert(*lead.key(), block.clone());
-                    }
-                    (lead, block.map_err(Arc::new))
-                });
-                // Who waits for many is woken when all are there, not for each.
-                let decoded: Vec<_> = decoded.collect();
-                decoded.into_iter().for_each(|(lead, block)| lead.done(block));
-            }
+        let bytes = match self.tables.store().read_range(self.origin(), range).await {
+            Ok(bytes) => bytes,
             Err(error) => {
                 let error = Arc::new(error);
-                for (_, lead) in group {
-                    lead.done(Err(Arc::clone(&error)));
-                }
+                return lead.done(places.iter().map(|_| Err(Arc::clone(&error))));
             }
-        }
+        };
+        let decoded = lead.keys().zip(places).map(|(key, place)| {
+            let at = (place.offset - start) as usize; // within what was read
+            let stored = bytes.slice(at..at + place.length as usize);
+            // A block that is kept should not keep its neighbours.
+            let block = match shared {
+                true => Block::decode_copy(&stored, place, self.origin()),
+                false => Block::decode(&stored, place, self.origin()),
+            };
+            if let Ok(block) = &block {
+                self.tables.caches().blocks.insert(key, block.clone());
+            }
+            block.map_err(Arc::new)
+        });
+        let decoded: Vec<_> = decoded.collect();
+        lead.done(decoded);
     }
 }
 
-async fn arrive(coming: Vec<Coming>) -> Result<Vec<Block>> {
-    let mut blocks = Vec::with_capacity(coming.len());
-    for block in coming {
-        blocks.push(match block {
-            Coming::Here(block) => block,
-            Coming::Later(wait) => wait.result().await?,
-        });
+impl Coming {
+    async fn arrive(self) -> Result<Vec<Block>> {
+        let Coming { mut blocks, later } = self;
+        for (at, wait) in later {
+            blocks[at] = Some(wait.result().await?);
+        }
+        Ok(blocks.into_iter().flatten().collect())
     }
-    Ok(blocks)
 }
 
 fn end_of(place: &BlockPlace) -> u64 {

@@ -11,7 +11,7 @@ use weir_state_api::{BoxFuture, ObjectRef, Result};
 
 use super::cache_id::CacheId;
 use super::neighbours::neighbours;
-use super::single_flight::{Lead, Ticket};
+use super::single_flight::Lead;
 use super::table::Table;
 use crate::format::TableMeta;
 
@@ -55,18 +55,13 @@ pub(crate) fn load_ends(tables: &[Arc<Table>]) -> Vec<BoxFuture<'static, Result<
             coming.push(table.load_meta());
             continue;
         };
-        let ticket = table.tables.caches().meta_reads.ask(table.shared.id);
-        let wait = match ticket {
-            Ticket::Wait(wait) => wait,
-            Ticket::Lead(lead) => {
-                let wait = lead.wait();
-                match table.meta_now() {
-                    Some(meta) => lead.done(Ok(Arc::clone(meta))),
-                    None => wanted.push(Wanted { table: Arc::clone(table), copy, lead }),
-                }
-                wait
+        let (wait, lead) = table.tables.caches().meta_reads.ask(table.shared.id);
+        if let Some(lead) = lead {
+            match table.meta_now() {
+                Some(meta) => lead.done([Ok(Arc::clone(meta))]),
+                None => wanted.push(Wanted { table: Arc::clone(table), copy, lead }),
             }
-        };
+        }
         coming.push(table.kept(wait));
     }
     for group in merge(wanted) {
@@ -115,7 +110,7 @@ async fn read_group(group: Vec<Wanted>) {
             Some(meta) => Ok(meta),
             None => table.read_meta().await.map_err(Arc::new),
         };
-        lead.done(meta);
+        lead.done([meta]);
     }
 }
 

@@ -15,7 +15,7 @@ use super::names::{ObjectKind, ObjectNames};
 use super::object_store::ObjectStore;
 use super::open_table::OpenTable;
 use super::resources::ForstResources;
-use super::single_flight::{Ticket, Wait};
+use super::single_flight::Wait;
 use crate::format::{Block, BlockPlace, MetaPlace, TableMeta};
 
 /// What the tables of one instance are read and written through.
@@ -168,22 +168,18 @@ impl Table {
         if let Some(meta) = self.end_at_hand() {
             return std::future::ready(Ok(meta)).boxed();
         }
-        let wait = match self.tables.caches.meta_reads.ask(self.shared.id) {
-            Ticket::Wait(wait) => wait,
-            Ticket::Lead(lead) => {
-                let wait = lead.wait();
-                if let Some(meta) = self.meta_now() {
-                    lead.done(Ok(Arc::clone(meta)));
-                } else {
-                    let table = Arc::clone(self);
-                    let read = async move {
-                        lead.done(table.read_meta().await.map_err(Arc::new));
-                    };
-                    self.tables.spawner.spawn(read.boxed());
-                }
-                wait
+        let (wait, lead) = self.tables.caches.meta_reads.ask(self.shared.id);
+        if let Some(lead) = lead {
+            if let Some(meta) = self.meta_now() {
+                lead.done([Ok(Arc::clone(meta))]);
+            } else {
+                let table = Arc::clone(self);
+                let read = async move {
+                    lead.done([table.read_meta().await.map_err(Arc::new)]);
+                };
+                self.tables.spawner.spawn(read.boxed());
             }
-        };
+        }
         self.kept(wait)
     }
 
