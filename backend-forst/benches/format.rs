@@ -168,6 +168,58 @@ fn decode(c: &mut Criterion) {
     group.finish();
 }
 
+/// What the length of blocks costs: in the file, in memory while it is open, and in time for reads that
+/// find their block decoded, for those that do not, and for scans.
+fn length(c: &mut Criterion) {
+    let keys = keys(1_000_000);
+    let mut group = c.benchmark_group("length of blocks");
+    group.sample_size(20);
+    for kib in [1, 2, 4, 8, 16] {
+        let options = TableOptions { block_len: kib << 10, compression: Compression::Lz4, ..PLAIN };
+        let (file, meta) = write(&keys, options);
+        println!(
+            "blocks of {kib} KiB: {} bytes of file for 1,000 entries, {} bytes in memory",
+            file.len() * 1_000 / keys.len(),
+            meta.memory_bytes() * 1_000 / keys.len()
+        );
+        let mut n = 0_usize;
+        group.bench_function(format!("{kib} KiB, read of a block that must be decoded"), |b| {
+            b.iter(|| {
+                n = (n + 612_773) % keys.len();
+                let number = meta.block_of(&keys[n]).expect("a block");
+                let (bytes, place) = stored(&file, &meta, number);
+                let block = Block::decode_copy(&bytes, &place, "bench").expect("a block");
+                black_box(block.get(&keys[n]).is_some())
+            });
+        });
+        group.throughput(Throughput::Elements(keys.len() as u64));
+        group.bench_function(format!("{kib} KiB, scan of blocks that must be decoded"), |b| {
+            b.iter(|| {
+                for number in 0..meta.block_count() {
+                    let (bytes, place) = stored(&file, &meta, number);
+                    let block = Block::decode_copy(&bytes, &place, "bench").expect("a block");
+                    let mut cursor = BlockCursor::new(block);
+                    cursor.seek_to_first();
+                    while cursor.is_valid() {
+                        black_box(cursor.entry());
+                        cursor.next();
+                    }
+                }
+            });
+        });
+        group.throughput(Throughput::Elements(1));
+        let blocks = blocks(&file, &meta);
+        group.bench_function(format!("{kib} KiB, read of a decoded block"), |b| {
+            b.iter(|| {
+                n = (n + 612_773) % keys.len();
+                let number = meta.block_of(&keys[n]).expect("a block");
+                black_box(blocks[number].get(&keys[n]))
+            });
+        });
+    }
+    group.finish();
+}
+
 fn build(c: &mut Criterion) {
     let keys = keys(100_000);
     let mut group = c.benchmark_group("build");
@@ -230,6 +282,6 @@ criterion_group! {
     config = Criterion::default()
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_secs(1));
-    targets = get, decode, build, filter
+    targets = get, decode, length, build, filter
 }
 criterion_main!(benches);
