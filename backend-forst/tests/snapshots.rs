@@ -281,6 +281,70 @@ fn the_first_read_takes_few_requests_however_many_runs_there_are() -> Result<()>
     Ok(())
 }
 
+/// A walk needs an end of each run that it looks into; those that stand side by side come with one request,
+/// as for a read of a key.
+#[test]
+fn the_first_scan_and_the_first_timers_take_few_requests_too() -> Result<()> {
+    const ROUNDS: u32 = 8;
+    let faults = Faults::new();
+    let mut environment = Environment::in_memory();
+    environment.store = environment.store.layer(faults.layer());
+    let options = ForstOptions::default()
+        .with_compression(Compression::None)
+        .with_compaction(false)
+        .with_timers_in_memory(8);
+    let mut store = open_at_once(&environment, &ForstBackendFactory::new(options.clone()))?;
+    let mut last = None;
+    for round in 0..ROUNDS {
+        let map = store.map::<u32, Vec<u8>>("m")?;
+        let timers = store.timers::<u8>("t")?;
+        for number in (0..KEYS).filter(|number| number % ROUNDS == round) {
+            store.set_key(&number.to_string())?;
+            for entry in 0..3 {
+                map.put(&mut store, &entry, &number.to_le_bytes().repeat(20))?;
+            }
+            timers.register(&mut store, i64::from(number), &1)?;
+        }
+        let mut request = SnapshotRequest::checkpoint(CheckpointId(u64::from(round) + 1), "chk");
+        request.reuse_from = last.map(CheckpointId);
+        let handle = block_on(store.snapshot(request)?.run())?;
+        store.notify(Notification::Complete(handle.checkpoint))?;
+        last = Some(handle.checkpoint.0);
+        if round + 1 < ROUNDS {
+            continue;
+        }
+        let restored = || -> Result<Store> {
+            // Another process, which has nothing in memory.
+            let options = options.clone().with_resources(ForstResources::default());
+            let elsewhere = ForstBackendFactory::new(options);
+            let mut request = request_at_once(&environment, "elsewhere/");
+            request.restore = vec![handle.clone()];
+            block_on(KeyedStore::open(&elsewhere, request))
+        };
+        for number in [0_u32, 5, 999] {
+            let mut store = restored()?;
+            let map = store.map::<u32, Vec<u8>>("m")?;
+            store.set_key(&number.to_string())?;
+            let before = faults.count(StoreOp::Read);
+            let found: Result<Vec<_>> = map.entries(&mut store).wait()?.collect();
+            let expected = (0..3).map(|entry| (entry, number.to_le_bytes().repeat(20)));
+            assert_eq!(found?, expected.collect::<Vec<_>>());
+            let read = faults.count(StoreOp::Read) - before;
+            // The ends of eight runs, and a block of the one that has the map.
+            assert!(read <= 40, "{read} requests for the map of key {number}");
+        }
+        let mut store = restored()?;
+        let timers = store.timers::<u8>("t")?;
+        let before = faults.count(StoreOp::Read);
+        let first = store.poll_timer(&timers, 0).wait()?;
+        assert_eq!(first.map(|timer| timer.time), Some(0));
+        let read = faults.count(StoreOp::Read) - before;
+        // The ends, and the blocks with timers of eight tables of some ten blocks.
+        assert!(read <= 100, "{read} requests for the first timers");
+    }
+    Ok(())
+}
+
 /// The same state, whether an instance compacts itself, lets others do it, or they fail.
 #[test]
 fn compactions_may_be_carried_out_elsewhere() -> Result<()> {

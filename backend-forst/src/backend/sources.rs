@@ -6,10 +6,11 @@ use std::task::{Context, Poll, ready};
 
 use weir_state_api::{BoxFuture, Result, StateId};
 
-use super::{Run, TableView};
+use super::{Run, Table, TableView};
 use crate::format::{Block, BlockCursor, Entry, TableMeta, filter_hash};
 use crate::lsm::{Direction, SortedSource};
 use crate::memtable::{DeletedRanges, OrderedTable, Place};
+use crate::store::load_ends;
 
 /// The stored keys that a scan covers: from the first up to and without the second.
 #[derive(Debug, Clone)]
@@ -123,6 +124,22 @@ impl RunSource {
             read_ahead: 1,
             pending: None,
             deleted: DeletedRanges::default(),
+        }
+    }
+
+    /// Begins to read the ends of the tables that these sources begin with, as far as they are not in
+    /// memory: those that stand side by side with one request.
+    pub(crate) fn load_first_ends(sources: &mut [RunSource]) {
+        let is_missing = |source: &RunSource| {
+            let first = source.tables.front();
+            first.is_some_and(|view| view.table().meta_now().is_none())
+        };
+        let missing = sources.iter_mut().filter(|source| is_missing(source));
+        let missing: Vec<_> = missing.collect();
+        let tables = missing.iter().filter_map(|source| source.tables.front());
+        let tables: Vec<Table> = tables.map(|view| Arc::clone(view.table())).collect();
+        for (source, end) in missing.into_iter().zip(load_ends(&tables)) {
+            source.pending = Some(Box::pin(async move { Ok(Fetched::Meta(end.await?)) }));
         }
     }
 

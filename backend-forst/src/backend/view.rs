@@ -41,8 +41,11 @@ impl ShardView {
         });
         let runs = self.shard().runs().iter().filter_map(|run| {
             let any = !run.overlapping(&range.from, &range.to).is_empty();
-            any.then(|| Source::Run(RunSource::new(run, range.clone(), direction, map_prefix)))
+            any.then(|| RunSource::new(run, range.clone(), direction, map_prefix))
         });
+        let mut runs: Vec<RunSource> = runs.collect();
+        RunSource::load_first_ends(&mut runs);
+        let runs = runs.into_iter().map(Source::Run);
         Walk {
             merge: Merge::new(memory.chain(runs).collect(), direction),
             states: Arc::clone(self.states()),
