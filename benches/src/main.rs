@@ -11,6 +11,7 @@
 //! cargo run --release -p weir-benches -- changelog   # what a changelog gives and takes
 //! cargo run --release -p weir-benches --features rocks -- compaction   # what trees write
 //! cargo run --release -p weir-benches --features rocks -- layout       # how RocksDB is laid out
+//! cargo run --release -p weir-benches --features rocks -- far          # far state against RocksDB
 //! cargo run --release -p weir-benches --features slatedb -- slatedb    # against SlateDB
 //! cargo run --release -p weir-benches -- nexmark     # the auction benchmark
 //! cargo run --release -p weir-benches -- runtime     # source, key_by, count, sink
@@ -24,6 +25,8 @@ mod checkpoint;
 mod clock;
 #[cfg(feature = "rocks")]
 mod compaction;
+#[cfg(feature = "rocks")]
+mod far;
 mod guard;
 mod huge_pages;
 mod in_flight;
@@ -237,6 +240,8 @@ fn run_suite(
         }
         #[cfg(feature = "rocks")]
         Suite::Layout => layout::run(recorder, if quick { 5_000 } else { 1_000_000 }),
+        #[cfg(feature = "rocks")]
+        Suite::Far => far::run(recorder, &far_extent(options)),
         #[cfg(feature = "slatedb")]
         Suite::Slatedb => peers::slatedb::run(recorder, options.state_bytes() / 10),
         Suite::Runtime => runtime::run(recorder, if quick { 100_000 } else { 20_000_000 }),
@@ -253,6 +258,17 @@ fn checkpoint_extent(options: &Options) -> checkpoint::Extent {
         Size::Large => (100, Duration::from_secs(1)),
     };
     checkpoint::Extent { bytes: options.state_bytes(), series, interval }
+}
+
+#[cfg(feature = "rocks")]
+fn far_extent(options: &Options) -> far::Extent {
+    let (keys, events) = match options.size {
+        Size::Quick => (5_000, 5_000),
+        Size::Default => (1_000_000, 100_000),
+        Size::Large => (10_000_000, 200_000),
+    };
+    let caches = if options.cache.is_empty() { vec![25, 0] } else { options.cache.clone() };
+    far::Extent { keys: options.keys.unwrap_or(keys), events, caches }
 }
 
 /// The store of a suite: what is asked for, or a folder that is as slow as `by_default`.

@@ -37,6 +37,9 @@ pub(crate) enum Suite {
     /// What the layout of the RocksDB backend rests on.
     #[cfg(feature = "rocks")]
     Layout,
+    /// State that is far away, with many records in flight, against RocksDB on the local disk (W2).
+    #[cfg(feature = "rocks")]
+    Far,
     /// State in object storage against SlateDB.
     #[cfg(feature = "slatedb")]
     Slatedb,
@@ -116,8 +119,8 @@ pub(crate) fn known<T: ValueEnum>(
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
 pub(crate) struct Options {
-    /// What to measure: micro, patterns, in-flight, snapshot, checkpoint, restore, changelog, compaction
-    /// and layout (with the feature `rocks`), slatedb (with the feature `slatedb`), nexmark, runtime, or all;
+    /// What to measure: micro, patterns, in-flight, snapshot, checkpoint, restore, changelog, compaction,
+    /// layout and far (with the feature `rocks`), slatedb (with the feature `slatedb`), nexmark, runtime, or all;
     /// `guard` counts the instructions of the hot paths; `report` makes a report of former runs.
     #[arg(default_value = "all")]
     pub(crate) suites: Vec<Asked<Suite>>,

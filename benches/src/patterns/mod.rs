@@ -14,7 +14,7 @@ mod amplification;
 mod contest;
 mod counter;
 mod deduplicate;
-mod events;
+pub(crate) mod events;
 mod join;
 mod operator;
 pub(crate) mod process;

@@ -106,6 +106,14 @@ pub(crate) const SUITES: &[Presentation] = &[
         headlines: &[lower("read"), lower("synchronous part")],
     },
     Presentation {
+        suite: "far",
+        title: "State that is far away",
+        about: "Counters per key. One side has all of them on the local disk, one record at a time; the other \
+                in a store that answers after 20 ms, many records in flight, with local copies of a part or \
+                of nothing. Both have a tenth of the state as memory for what is read.",
+        headlines: &[lower("time")],
+    },
+    Presentation {
         suite: "slatedb",
         title: "State in object storage beside SlateDB",
         about: "The same store, memory, keys and values. Nanoseconds by the wall clock for an entry.",
