@@ -1,10 +1,9 @@
 //! State that lies far away, with many records in flight, against RocksDB on the local disk (workload W2).
 //!
 //! The store answers after 20 ms and gives 100 MB/s a stream. It is in memory, so that a read costs its
-//! latency and not the processor's time for files. Both sides have the same memory: a tenth of the state for
-//! blocks, 16 MiB for writes. Beyond that the one has all of its state on the local disk, the other copies of
-//! a part of it, or of nothing. RocksDB takes part twice, since its files fit into the memory that the
-//! system has left: with the system's cache, and around it, as where the state is larger than the machine.
+//! latency and not the processor's time for files. Both sides have the same memory: a quarter of the state for
+//! blocks, 16 MiB for writes. Beyond that the one has all of its state on the local disk, where the system's
+//! cache has room for it, the other copies of a part of it, or of nothing.
 
 use std::sync::Arc;
 
@@ -29,6 +28,7 @@ use crate::slow_store::{SlowStore, Slowness};
 const SUITE: &str = "far";
 /// Decides who is better.
 const TIME: &str = "time";
+const KEPT: &str = "of rocks";
 /// Bytes of each value.
 const VALUE_LEN: usize = 100;
 /// Records in flight, and requests to the store.
@@ -51,7 +51,7 @@ impl Extent {
     }
 
     fn budget(&self) -> Budget {
-        Budget { writes: 16 << 20, cache: self.state_bytes() / 10 }
+        Budget { writes: 16 << 20, cache: self.state_bytes() / 4 }
     }
 }
 
@@ -138,9 +138,10 @@ struct Entrant {
 pub(crate) fn run(recorder: &mut Recorder, extent: &Extent) -> Result<()> {
     for (skew, keys) in [(Skew::Zipf, "Zipf"), (Skew::Uniform, "uniform")] {
         let workload = format!("counter, {keys}, {} MB", extent.state_bytes() / 1_000_000);
-        recorder.expect((extent.caches.len() + 2) * (recorder.rounds() + 2));
+        recorder.expect((extent.caches.len() + 1) * (recorder.rounds() + 2));
         let mut entrants = Vec::new();
-        for holder in Holder::all(&extent.caches) {
+        let far = extent.caches.iter().map(|&disk_percent| Holder::Forst { disk_percent });
+        for holder in std::iter::once(Holder::Rocks).chain(far) {
             recorder.now(&format!("{workload}, {holder:?}: filling"));
             match Entrant::filled(holder, extent, skew) {
                 Ok(entrant) => entrants.push(entrant),
@@ -168,20 +169,19 @@ pub(crate) fn run(recorder: &mut Recorder, extent: &Extent) -> Result<()> {
     Ok(())
 }
 
-/// The far ones with each of those that are near.
+/// The far ones with the one that is near.
 fn compare_and_record(recorder: &mut Recorder, workload: &str, entrants: Vec<Entrant>) {
-    let of_time: Vec<(String, Vec<f64>)> =
-        entrants.iter().map(|one| (one.name.clone(), one.samples.of(TIME).to_vec())).collect();
+    let near = entrants.first().filter(|first| first.name == Holder::Rocks.name());
+    let near = near.map_or(Vec::new(), |near| near.samples.of(TIME).to_vec());
     for entrant in entrants {
         let Entrant { name, mut samples, .. } = entrant;
-        let near = of_time.iter().filter(|(other, _)| other.starts_with("weir rocks"));
-        for (near, theirs) in near.filter(|(near, _)| *near != name) {
+        if name != Holder::Rocks.name() {
             let its = samples.of(TIME).to_vec();
-            let kept = its.iter().zip(theirs).map(|(one, other)| 100.0 * other / one);
-            for kept in kept.collect::<Vec<_>>() {
-                samples.add(format!("throughput of {near}"), "%", kept);
+            for (one, other) in its.iter().zip(&near) {
+                samples.add(KEPT, "%", 100.0 * other / one);
             }
-            recorder.compare(SUITE, workload, TIME, (&name, &its), (near, theirs));
+            let rocks = Holder::Rocks.name();
+            recorder.compare(SUITE, workload, TIME, (&name, &its), (&rocks, &near));
         }
         samples.record(recorder, SUITE, workload, &name);
     }
@@ -190,45 +190,35 @@ fn compare_and_record(recorder: &mut Recorder, workload: &str, entrants: Vec<Ent
 /// Who holds the state, and where.
 #[derive(Debug, Clone, Copy)]
 enum Holder {
-    Rocks { through_system_cache: bool },
-    Forst { cache_percent: u32 },
+    Rocks,
+    Forst { disk_percent: u32 },
 }
 
 impl Holder {
-    fn all(caches: &[u32]) -> Vec<Holder> {
-        let near = [true, false].map(|through_system_cache| Holder::Rocks { through_system_cache });
-        let far = caches.iter().map(|&cache_percent| Holder::Forst { cache_percent });
-        near.into_iter().chain(far).collect()
-    }
-
     fn name(self) -> String {
         match self {
-            Holder::Rocks { through_system_cache: true } => "weir rocks".into(),
-            Holder::Rocks { through_system_cache: false } => "weir rocks, direct I/O".into(),
-            Holder::Forst { cache_percent: 0 } => "weir forst, no disk".into(),
-            Holder::Forst { cache_percent } => format!("weir forst, disk {cache_percent} %"),
+            Holder::Rocks => "weir rocks".into(),
+            Holder::Forst { disk_percent: 0 } => "weir forst, no disk".into(),
+            Holder::Forst { disk_percent } => format!("weir forst, disk {disk_percent} %"),
         }
     }
 
     fn factory(self, extent: &Extent, folder: &TempDir) -> Result<Box<dyn BackendFactory>> {
         let budget = extent.budget();
         Ok(match self {
-            Holder::Rocks { through_system_cache } => {
+            Holder::Rocks => {
                 let share = budget.writes as f64 / budget.bytes() as f64;
-                let direct = (!through_system_cache).to_string();
-                let options = RocksOptions::new(folder.path())
-                    .with_memory(RocksMemory::new(budget.bytes() as usize, share))
-                    .with_rocksdb_option("use_direct_reads", direct.as_str())
-                    .with_rocksdb_option("use_direct_io_for_flush_and_compaction", direct);
+                let memory = RocksMemory::new(budget.bytes() as usize, share);
+                let options = RocksOptions::new(folder.path()).with_memory(memory);
                 Box::new(RocksBackendFactory::new(options))
             }
-            Holder::Forst { cache_percent } => {
+            Holder::Forst { disk_percent } => {
                 let mut resources = ForstResources::builder()
                     .cache_bytes(budget.cache)
                     .memtable_bytes(budget.writes)
                     .requests_in_flight(REQUESTS);
-                if cache_percent > 0 {
-                    let bytes = extent.state_bytes() * u64::from(cache_percent) / 100;
+                if disk_percent > 0 {
+                    let bytes = extent.state_bytes() * u64::from(disk_percent) / 100;
                     resources = resources.disk_cache(folder.path().join("cache"), bytes);
                 }
                 // A disk cache holds whole tables, so they are as small as the state is.
@@ -258,7 +248,7 @@ impl Entrant {
         let mut direct = Direct { store, counts };
         direct.fill(extent.keys)?;
         let counting: Box<dyn CountAll> = match holder {
-            Holder::Rocks { .. } => Box::new(direct),
+            Holder::Rocks => Box::new(direct),
             Holder::Forst { .. } => {
                 let limits = InFlightLimits::default().with_records(RECORDS);
                 Box::new(InFlight::new(direct.store, Count(direct.counts), limits))

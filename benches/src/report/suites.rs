@@ -110,7 +110,7 @@ pub(crate) const SUITES: &[Presentation] = &[
         title: "State that is far away",
         about: "Counters per key. One side has all of them on the local disk, one record at a time; the other \
                 in a store that answers after 20 ms, many records in flight, with local copies of a part or \
-                of nothing. Both have a tenth of the state as memory for what is read.",
+                of nothing. Both have memory for a quarter of the state.",
         headlines: &[lower("time")],
     },
     Presentation {
