@@ -1,11 +1,11 @@
 //! When memtables are frozen and flushed, what waits for it, and what comes of background work.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use weir_state_api::ttl::{TtlClock, TtlTime};
 use weir_state_api::{Error, Result, Spawned, Spawner, block_on};
 
-use super::TableView;
 use super::compactor::{Compactor, Ended};
 use super::flush::encode;
 use super::frozen::{Flushed, Frozen};
@@ -13,6 +13,7 @@ use super::mailbox::Mailbox;
 use super::obsolete::{NamedByHandles, Obsolete};
 use super::options::ForstOptions;
 use super::tree::Tree;
+use super::{TableView, Version};
 use crate::format::TableOptions;
 use crate::lsm::TableId;
 use crate::store::{
@@ -36,6 +37,15 @@ pub(crate) enum Mail {
     Compact,
 }
 
+/// Who waits for a flush.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Haste {
+    /// A checkpoint.
+    Checkpoint,
+    /// Nobody, or a writer who has filled memory faster than it can be flushed.
+    Memory,
+}
+
 /// Turns frozen memtables into tables. Shared with whatever runs in the background.
 #[derive(Debug)]
 pub(crate) struct Flusher {
@@ -43,13 +53,23 @@ pub(crate) struct Flusher {
     options: TableOptions,
     /// Where tables go; `None` for memory.
     names: Option<ObjectNames>,
+    /// Objects that the instance began with: those of checkpoints, wherever they lie.
+    restored: HashSet<String>,
     /// Memtables of so many bytes or less become tables in memory: a checkpoint takes them along.
     tiny_bytes: usize,
 }
 
 impl Flusher {
-    pub(crate) fn new(tables: Arc<Tables>, options: &ForstOptions, directory: &str) -> Self {
+    /// For an instance with a folder, or none, that begins with a version.
+    pub(crate) fn new(
+        tables: Arc<Tables>,
+        options: &ForstOptions,
+        directory: &str,
+        version: &Version,
+    ) -> Self {
+        let objects = version.tables().filter_map(|view| view.table().object());
         Flusher {
+            restored: objects.map(|object| object.path.clone()).collect(),
             tables,
             options: options.table_options(),
             names: (!directory.is_empty()).then(|| ObjectNames::below(directory).shared()),
@@ -57,10 +77,13 @@ impl Flusher {
         }
     }
 
-    /// Whether a table is an object that this instance has made for itself.
+    /// Whether a table is an object that this instance has made for itself, rather than a former one in the
+    /// same folder.
     pub(crate) fn is_own(&self, table: &super::Table) -> bool {
         let own = self.names.as_ref().map(ObjectNames::directory);
-        own.zip(table.object()).is_some_and(|(own, object)| object.path.starts_with(own))
+        own.zip(table.object()).is_some_and(|(own, object)| {
+            object.path.starts_with(own) && !self.restored.contains(&object.path)
+        })
     }
 
     /// Where the instance's own tables go.
@@ -68,21 +91,24 @@ impl Flusher {
         self.names.clone().map_or(Destination::Memory, Destination::Store)
     }
 
-    /// What a frozen memtable becomes. Whoever asks first does the work.
+    /// What a frozen memtable becomes. Whoever asks first does the work, before compactions if he is in a
+    /// hurry.
     ///
     /// # Errors
     /// Those of the store.
-    pub(crate) async fn flush(&self, frozen: &Arc<Frozen>) -> Result<Flushed> {
-        frozen.flush_with(|| self.write(Arc::clone(frozen))).await
+    pub(crate) async fn flush(&self, frozen: &Arc<Frozen>, haste: Haste) -> Result<Flushed> {
+        frozen.flush_with(|| self.write(Arc::clone(frozen), haste)).await
     }
 
-    async fn write(&self, frozen: Arc<Frozen>) -> Result<Flushed> {
+    async fn write(&self, frozen: Arc<Frozen>, haste: Haste) -> Result<Flushed> {
         let bytes = frozen.memtable.memory_bytes();
         let destination =
             if bytes <= self.tiny_bytes { Destination::Memory } else { self.destination() };
         let mut sink = self.tables.sink(destination, bytes as u64, None);
         let options = self.options;
+        let caches = Arc::clone(self.tables.caches());
         let written = Spawned::blocking(&**self.tables.spawner(), move || {
+            let _urgent = (haste == Haste::Checkpoint).then(|| caches.priority.begin());
             let Some(mut writer) = encode(&frozen, options)? else { return Ok(None) };
             sink.write(writer.take_ready());
             Ok(Some((sink, writer.finish()?)))
@@ -201,8 +227,11 @@ impl Background {
 
     /// Deletes objects that nobody needs and no handle has named.
     pub(crate) fn clean_up(&mut self) {
-        for table in self.obsolete.sweep(&self.named) {
-            if self.flusher.is_own(&table) {
+        for (table, is_named) in self.obsolete.sweep(&self.named) {
+            let local = Arc::clone(&table);
+            // A file system takes its time with large files.
+            self.spawner().spawn_blocking(Box::new(move || local.drop_local()));
+            if !is_named && self.flusher.is_own(&table) {
                 self.spawner().spawn(Box::pin(async move {
                     if let Err(error) = table.delete().await {
                         tracing::warn!(%error, "an obsolete table is left to the collector");
@@ -235,14 +264,20 @@ impl Background {
 
     /// Ends the memtables that take writes and begins their flush.
     #[cold]
-    pub(crate) fn freeze(&mut self, tree: &mut Tree) {
+    fn freeze(&mut self, tree: &mut Tree) {
+        self.freeze_only(tree);
+        self.flush_frozen(tree);
+    }
+
+    /// Ends the memtables that take writes. Somebody else begins their flush, the next memory pressure at
+    /// the latest: whatever is begun here may take the core from the caller at once.
+    pub(crate) fn freeze_only(&mut self, tree: &mut Tree) {
         let time: TtlTime = self.clock.time();
         self.account.set(tree.active_bytes() as u64);
         let permit = Arc::new(self.account.freeze());
         for shard in 0..tree.shard_count() {
             tree.freeze(shard, time, Some(Arc::clone(&permit)));
         }
-        self.flush_frozen(tree);
     }
 
     /// Begins to flush whatever is frozen and not being flushed.
@@ -250,22 +285,12 @@ impl Background {
         for shard in 0..tree.shard_count() {
             for frozen in tree.frozen(shard).iter().rev() {
                 if frozen.is_idle() {
-                    self.begin_flush(Arc::clone(frozen));
+                    begin_flush(&self.flusher, &self.mailbox, frozen, Haste::Memory);
                 }
             }
         }
         // A spawner that runs everything at once is done already.
         self.take_mail(tree);
-    }
-
-    fn begin_flush(&self, frozen: Arc<Frozen>) {
-        let (flusher, mailbox) = (Arc::clone(&self.flusher), Arc::clone(&self.mailbox));
-        self.spawner().spawn(Box::pin(async move {
-            mailbox.post(match flusher.flush(&frozen).await {
-                Ok(_) => Mail::Flushed,
-                Err(error) => Mail::FlushFailed(error),
-            });
-        }));
     }
 
     /// Waits until there are few enough frozen memtables: the spawner must run on other threads then.
@@ -275,7 +300,7 @@ impl Background {
             self.counters().memtable_stalls.add(1);
             let flusher = Arc::clone(&self.flusher);
             let flush = Spawned::future(&**self.spawner(), async move {
-                flusher.flush(&oldest).await.map(drop)
+                flusher.flush(&oldest, Haste::Memory).await.map(drop)
             });
             block_on(flush)?;
             self.take_mail(tree);
@@ -297,4 +322,22 @@ impl Background {
             self.take_mail(tree);
         }
     }
+}
+
+/// Begins to flush a memtable; the instance is told of the end.
+pub(crate) fn begin_flush(
+    flusher: &Arc<Flusher>,
+    mailbox: &Arc<Mailbox<Mail>>,
+    frozen: &Arc<Frozen>,
+    haste: Haste,
+) {
+    let spawner = Arc::clone(flusher.tables.spawner());
+    let (flusher, mailbox) = (Arc::clone(flusher), Arc::clone(mailbox));
+    let frozen = Arc::clone(frozen);
+    spawner.spawn(Box::pin(async move {
+        mailbox.post(match flusher.flush(&frozen, haste).await {
+            Ok(_) => Mail::Flushed,
+            Err(error) => Mail::FlushFailed(error),
+        });
+    }));
 }

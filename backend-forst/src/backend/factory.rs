@@ -80,8 +80,8 @@ async fn open(mut request: OpenRequest, options: Arc<ForstOptions>) -> Result<Fo
     let clock = TtlClock::new(Arc::clone(&request.environment.clock), watermark);
     let Restored { version, states, bases } = restore(&request, &tables).await?;
     request.restore.clear();
+    let flusher = Flusher::new(tables, &options, &request.directory, &version);
     let tree = Tree::new(version, request.key_groups);
-    let flusher = Flusher::new(tables, &options, &request.directory);
     let background = Background::new(flusher, &options, clock);
     let directory = request.directory.clone();
     let snapshots = Snapshots::new(bases, &background, Arc::clone(&options), directory);

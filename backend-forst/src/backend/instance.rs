@@ -405,7 +405,8 @@ impl KeyedBackend for ForstBackend {
                 queues.insert(state.descriptor.name.clone(), first);
             }
         }
-        self.background.freeze(&mut self.tree);
+        // The task begins the flush.
+        self.background.freeze_only(&mut self.tree);
         let descriptors = self.states.iter().map(|(_, state)| state.descriptor.clone()).collect();
         self.snapshots.begin(&self.request, request, &mut self.tree, descriptors, queues)
     }

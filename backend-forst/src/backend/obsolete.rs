@@ -37,9 +37,9 @@ impl Obsolete {
         self.tables.extend(views.into_iter().map(|view| (view.id(), Arc::clone(view.table()))));
     }
 
-    /// Those that nobody reads any more and no handle has named: to be deleted if they are the
-    /// instance's own. The others are let go.
-    pub(crate) fn sweep(&mut self, named: &NamedByHandles) -> Vec<Table> {
+    /// Those that nobody reads any more, each with whether a handle has named it. The others, which are to
+    /// be deleted if they are the instance's own, no handle will name.
+    pub(crate) fn sweep(&mut self, named: &NamedByHandles) -> Vec<(Table, bool)> {
         if self.tables.is_empty() {
             return Vec::new();
         }
@@ -47,13 +47,6 @@ impl Obsolete {
             .into_iter()
             .partition(|(_, table)| Arc::strong_count(table) > 1);
         self.tables = read;
-        let mut deletable = Vec::new();
-        for (id, table) in unread {
-            table.drop_local();
-            if !named.take(id) {
-                deletable.push(table);
-            }
-        }
-        deletable
+        unread.into_iter().map(|(id, table)| (table, named.take(id))).collect()
     }
 }

@@ -15,7 +15,7 @@ use crate::lsm::{
     Direction, KeyRanges, KeyVersion, Merge, Resolver, ShardState, SortedSource, groups_between,
     key_bounds, span, traits_of,
 };
-use crate::store::{NewTable, Tables};
+use crate::store::{Courtesy, NewTable, Tables};
 
 /// A compaction, ready to be carried out: all that it depends on, and nothing that changes.
 #[derive(Debug, Clone)]
@@ -87,6 +87,8 @@ impl Compaction {
             older: self.older,
             resolver: Resolver::sweeping(self.time),
             outputs: outputs.with_density(density),
+            tables: Arc::clone(tables),
+            courtesy: Courtesy::default(),
             entries: 0,
         };
         let end = match merging.until_end(stop).await {
@@ -118,6 +120,8 @@ struct Merging {
     older: KeyRanges,
     resolver: Resolver,
     outputs: Outputs,
+    tables: Arc<Tables>,
+    courtesy: Courtesy,
     entries: u64,
 }
 
@@ -134,6 +138,7 @@ impl Merging {
                 }
                 last_group = group;
             }
+            self.courtesy.make_way(&self.tables.caches().priority);
             self.outputs.make_room(key).await?;
             self.write_key()?;
         }

@@ -15,6 +15,7 @@ use super::heat::{Heat, ReadClock};
 use super::hydration::Hydration;
 use super::memtable_budget::MemtableBudget;
 use super::open_table::OpenTable;
+use super::priority::Priority;
 use super::retry::RequestLimits;
 use super::single_flight::Flights;
 use super::traffic::BackgroundCounters;
@@ -51,6 +52,7 @@ pub(crate) struct Caches {
     pub(crate) disk: Option<Arc<DiskCache>>,
     pub(crate) memtables: Arc<MemtableBudget>,
     pub(crate) background: BackgroundCounters,
+    pub(crate) priority: Priority,
     pub(crate) hydration: Hydration,
     /// Blocks being read from the store.
     pub(crate) block_reads: Flights<BlockKey, Block>,
@@ -80,6 +82,7 @@ impl Caches {
             disk: None,
             memtables: MemtableBudget::new(limits.memtable_bytes),
             background: BackgroundCounters::default(),
+            priority: Priority::default(),
             hydration: Hydration::new(limits.hydration_bytes_per_second),
             block_reads: Flights::default(),
             meta_reads: Flights::default(),

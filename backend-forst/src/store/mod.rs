@@ -17,6 +17,7 @@
 //! | `heat.rs` | how much a table is read |
 //! | `cache_id.rs` | what caches know a table by |
 //! | `memtable_budget.rs` | memory for what is not yet in a table |
+//! | `priority.rs` | what goes before compactions |
 //! | `names.rs` | names of objects, never given out twice |
 //! | `object_store.rs` | whole objects in, ranges out, outcomes that are unknown resolved |
 //! | `retry.rs` | requests that are made again, within limits |
@@ -41,6 +42,7 @@ mod names;
 mod neighbours;
 mod object_store;
 mod open_table;
+mod priority;
 mod resources;
 mod retry;
 mod single_flight;
@@ -57,6 +59,7 @@ pub(crate) use ends::{EndCopy, load_ends};
 pub(crate) use heat::Density;
 pub(crate) use memtable_budget::{MemtableAccount, MemtableBudget, MemtablePermit, ResidentPermit};
 pub(crate) use names::{ObjectKind, ObjectNames};
+pub(crate) use priority::Courtesy;
 pub use resources::{ForstResources, ForstResourcesBuilder, ForstUsage};
 pub use retry::RequestLimits;
 pub(crate) use table::{Table, Tables};

@@ -11,7 +11,7 @@ use weir_state_api::{ObjectRef, Result, SnapshotHandle, SnapshotKind, SnapshotRe
 use super::ends::{self, Stored};
 use super::plan::{Candidate, Place, plan};
 use super::{NamedTable, NamedTables, QueueBounds, Shared};
-use crate::backend::background::Mail;
+use crate::backend::background::{Haste, Mail, begin_flush};
 use crate::backend::frozen::Frozen;
 use crate::backend::{ShardEdit, Table, TableView, Version};
 use crate::format::{
@@ -71,9 +71,12 @@ impl Pinned {
     /// The version with all that was frozen.
     async fn flushed(&self) -> Result<Version> {
         let mut version = Version::clone(&self.version);
+        for memtable in self.frozen.iter().flatten().filter(|memtable| memtable.is_idle()) {
+            begin_flush(&self.shared.flusher, &self.shared.mailbox, memtable, Haste::Checkpoint);
+        }
         for (shard, frozen) in self.frozen.iter().enumerate() {
             for memtable in frozen {
-                if let Some(table) = self.shared.flusher.flush(memtable).await?
+                if let Some(table) = self.shared.flusher.flush(memtable, Haste::Checkpoint).await?
                     && let Some(next) = version.apply(shard, ShardEdit::Flushed(table))
                 {
                     version = next;
