@@ -96,6 +96,23 @@ fn failed_flushes_are_counted_and_tried_again() -> Result<()> {
     Ok(())
 }
 
+/// The task of a snapshot begins the flush. Where tasks are dropped before they run, memtables do not pile up.
+#[test]
+fn snapshots_that_are_never_written_leave_few_memtables() -> Result<()> {
+    let factory = Live::new(tiny().with_compaction(false));
+    let resources = factory.options().resources.clone();
+    let h = Harness::new(&factory);
+    let mut store = h.open()?;
+    for round in 0..10 {
+        write(&mut store, round..round + 10)?;
+        drop(h.begin_snapshot(&mut store)?);
+    }
+    check(&mut store, 0..19)?;
+    let handle = h.snapshot(&mut store)?;
+    assert!(resources.usage().flushes >= 9, "{:?}", resources.usage());
+    check(&mut h.restore(&[handle])?, 0..19)
+}
+
 /// With steps a tree is compacted when it is asked for, by one compaction each time.
 #[test]
 fn compactions_wait_for_their_step() -> Result<()> {

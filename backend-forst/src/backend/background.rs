@@ -272,6 +272,10 @@ impl Background {
     /// Ends the memtables that take writes. Somebody else begins their flush, the next memory pressure at
     /// the latest: whatever is begun here may take the core from the caller at once.
     pub(crate) fn freeze_only(&mut self, tree: &mut Tree) {
+        if tree.most_frozen() > self.max_frozen {
+            // Whoever was to do it has not.
+            self.flush_frozen(tree);
+        }
         let time: TtlTime = self.clock.time();
         self.account.set(tree.active_bytes() as u64);
         let permit = Arc::new(self.account.freeze());
