@@ -164,6 +164,8 @@ pub(crate) fn run(recorder: &mut Recorder, extent: &Extent) -> Result<()> {
             });
         }
         recorder.finished();
+        // Interrupted before the first measured round.
+        entrants.retain(|entrant| !entrant.samples.of(TIME).is_empty());
         compare_and_record(recorder, &workload, entrants);
     }
     Ok(())
