@@ -10,7 +10,7 @@ pub struct Capabilities {
     pub incremental_snapshots: bool,
     /// The longest value in bytes.
     pub max_value_len: u64,
-    /// Expired values are removed by [`KeyedBackend::clean_up`], not by the backend's own work.
+    /// Expired values are removed by [`KeyedBackend::clean_up`](crate::KeyedBackend::clean_up), not by the backend's own work.
     pub driven_clean_up: bool,
 }
 

@@ -55,7 +55,7 @@ impl fmt::Debug for Lookup<'_> {
 }
 
 /// What to do with an entry after a function has looked at it; see
-/// [`KeyedBackend::update`].
+/// [`KeyedBackend::update`](crate::KeyedBackend::update).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// Leave it as it is.
@@ -66,13 +66,13 @@ pub enum Change {
     Delete,
 }
 
-/// The outcome of [`KeyedBackend::update`].
+/// The outcome of [`KeyedBackend::update`](crate::KeyedBackend::update).
 #[must_use]
 pub enum Updated {
     /// The function ran and its change is applied.
     Done,
     /// The old value needs remote I/O; the function did not run. Await the value, compute, and
-    /// write with [`KeyedBackend::put`] or [`KeyedBackend::delete`].
+    /// write with [`KeyedBackend::put`](crate::KeyedBackend::put) or [`KeyedBackend::delete`](crate::KeyedBackend::delete).
     Pending(BoxFuture<'static, Result<Option<Bytes>>>),
 }
 

@@ -16,7 +16,7 @@ pub struct Statistics {
     pub bytes_downloaded: u64,
 }
 
-/// The outcome of [`KeyedBackend::clean_up`].
+/// The outcome of [`KeyedBackend::clean_up`](crate::KeyedBackend::clean_up).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CleanUp {
