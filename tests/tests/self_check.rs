@@ -66,9 +66,8 @@ fn finder(defect: Defect) -> &'static str {
         | Defect::NoClaimIsIgnored
         | Defect::AbortsDeleteSharedObjects
         | Defect::SharedObjectsAreMisplaced => "sharing",
-        Defect::SnapshotsSweepLate | Defect::RestoresRefresh | Defect::ExpiredKeysAreListed => {
-            "ttl"
-        }
+        Defect::SnapshotsSweepLate | Defect::RestoresRefresh => "ttl",
+        Defect::ExpiredKeysAreListed => "ttl_expired",
         Defect::WatermarksAreNotNoted => "ttl_event",
         Defect::ChangesOfTtlConvertNothing
         | Defect::SwitchingOffRevives
