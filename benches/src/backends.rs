@@ -200,7 +200,8 @@ impl Backend {
         self.factory_within(purpose, Budget::default())
     }
 
-    fn factory_within(
+    /// The same with so much memory.
+    pub(crate) fn factory_within(
         self,
         purpose: Purpose,
         budget: Budget,

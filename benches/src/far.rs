@@ -10,14 +10,13 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use weir_backend_forst::{ForstBackendFactory, ForstOptions, ForstResources};
-use weir_backend_rocks::{RocksBackendFactory, RocksMemory, RocksOptions};
 use weir_state_api::{
     Admission, BackendFactory, Codec, Environment, Error, ErrorKind, InFlight, InFlightLimits,
     KeyGroupRange, KeyedStore, MaxParallelism, OpenRequest, Ordered, RecordOperator, RecordState,
     Result, TokioSpawner, ValueState, block_on,
 };
 
-use crate::backends::{Budget, local_folder, runtime};
+use crate::backends::{Backend, Budget, Purpose, local_folder, runtime};
 use crate::clock::Stopwatch;
 use crate::interrupt;
 use crate::measure::{Recorder, Samples};
@@ -131,7 +130,7 @@ struct Entrant {
     store: SlowStore,
     samples: Samples,
     _threads: Runtime,
-    _folder: TempDir,
+    _folder: Option<TempDir>,
 }
 
 /// Measures counters of keys of both kinds.
@@ -205,16 +204,13 @@ impl Holder {
         }
     }
 
-    fn factory(self, extent: &Extent, folder: &TempDir) -> Result<Box<dyn BackendFactory>> {
+    /// What opens its instance, and its local folder.
+    fn factory(self, extent: &Extent) -> Result<(Box<dyn BackendFactory>, Option<TempDir>)> {
         let budget = extent.budget();
-        Ok(match self {
-            Holder::Rocks => {
-                let share = budget.writes as f64 / budget.bytes() as f64;
-                let memory = RocksMemory::new(budget.bytes() as usize, share);
-                let options = RocksOptions::new(folder.path()).with_memory(memory);
-                Box::new(RocksBackendFactory::new(options))
-            }
+        match self {
+            Holder::Rocks => Backend::Rocks.factory_within(Purpose::Access, budget),
             Holder::Forst { disk_percent } => {
+                let folder = local_folder()?;
                 let mut resources = ForstResources::builder()
                     .cache_bytes(budget.cache)
                     .memtable_bytes(budget.writes)
@@ -227,16 +223,17 @@ impl Holder {
                 let options = ForstOptions::default()
                     .with_resources(resources.build()?)
                     .with_table_bytes((extent.state_bytes() / 25).clamp(1 << 20, 64 << 20));
-                Box::new(ForstBackendFactory::new(options))
+                Ok((Box::new(ForstBackendFactory::new(options)), Some(folder)))
             }
-        })
+        }
     }
 }
 
 impl Entrant {
     /// All keys have a count. The store is as near as it can be meanwhile.
     fn filled(holder: Holder, extent: &Extent, skew: Skew) -> Result<Self> {
-        let (threads, folder, name) = (runtime()?, local_folder()?, holder.name());
+        let (threads, name) = (runtime()?, holder.name());
+        let (factory, folder) = holder.factory(extent)?;
         let far = SlowStore::new(Slowness::NONE);
         let mut environment = Environment::in_memory();
         environment.store = environment.store.layer(far.clone());
@@ -245,7 +242,7 @@ impl Entrant {
         request.max_parallelism = MaxParallelism::default();
         request.key_groups = KeyGroupRange::all(request.max_parallelism);
         request.directory = "live/".into();
-        let mut store = block_on(KeyedStore::open(&*holder.factory(extent, &folder)?, request))?;
+        let mut store = block_on(KeyedStore::open(&*factory, request))?;
         let counts = store.value("counts")?;
         let mut direct = Direct { store, counts };
         direct.fill(extent.keys)?;

@@ -95,11 +95,8 @@ fn run(options: &Options) -> Result<bool> {
         return patterns::process::serve(task).map(|()| true);
     }
     if let Some(operation) = &options.guard_probe {
-        let known = options.backends.iter().find_map(|asked| match asked {
-            options::Asked::Known(backend) => Some(*backend),
-            options::Asked::Unknown(_) => None,
-        });
-        let backend = known.unwrap_or(Backend::Heap);
+        let backends = known(&options.backends, "backend", |_, _| {});
+        let backend = backends.first().copied().unwrap_or(Backend::Heap);
         return guard::run_probe(backend, operation, options.guard_rounds).map(|()| true);
     }
     if options.huge_pages {

@@ -28,6 +28,12 @@ pub(crate) struct Frozen {
     flush: Mutex<Flush>,
 }
 
+/// The era of a state, by its stored number; 0 for one that has been registered since.
+#[inline]
+pub(super) fn era_in(eras: &[u8], state: StateId) -> u8 {
+    eras.get(state.index()).copied().unwrap_or(0)
+}
+
 /// How far its flush is.
 #[derive(Debug, Default)]
 enum Flush {
@@ -55,7 +61,7 @@ impl Frozen {
     /// The era of a state in it, by its stored number.
     #[inline]
     pub(crate) fn era(&self, state: StateId) -> u8 {
-        self.eras.get(state.index()).copied().unwrap_or(0)
+        era_in(&self.eras, state)
     }
 
     /// What goes on to answer reads when it has become a table. From now on its memory, `bytes`, counts as

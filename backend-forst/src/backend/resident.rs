@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use weir_state_api::StateId;
 
+use super::frozen::era_in;
 use super::lookup::Wanted;
 use crate::format::EntryKind;
 use crate::memtable::Memtable;
@@ -23,13 +24,6 @@ pub(super) struct Retired {
     pub(super) permit: ResidentPermit,
 }
 
-impl Retired {
-    #[inline]
-    fn era(&self, state: StateId) -> u8 {
-        self.eras.get(state.index()).copied().unwrap_or(0)
-    }
-}
-
 /// The memtables of the newest tables of one shard.
 #[derive(Debug, Default)]
 pub(super) struct Resident {
@@ -38,7 +32,7 @@ pub(super) struct Resident {
 }
 
 /// What they say about a key.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) enum Newest<'m> {
     /// The newest version in a table is this value, of an era; or there is none.
     Known(Option<(u8, &'m [u8])>),
@@ -78,7 +72,7 @@ impl Resident {
     ) -> Newest<'m> {
         let Some(retired) = self.memtables.get(behind) else { return Newest::InTables };
         match kind {
-            EntryKind::Put => Newest::Known(Some((retired.era(state), value))),
+            EntryKind::Put => Newest::Known(Some((era_in(&retired.eras, state), value))),
             EntryKind::Delete => Newest::Known(None),
             // What it continues is further down, and so is the operand itself.
             EntryKind::Append => Newest::InTables,

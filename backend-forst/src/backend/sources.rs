@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use weir_state_api::{BoxFuture, Result, StateId};
 
+use super::frozen::era_in;
 use super::{Run, Table, TableView};
 use crate::format::{Block, BlockCursor, Entry, TableMeta, filter_hash};
 use crate::lsm::{Direction, SortedSource};
@@ -334,7 +335,7 @@ impl SortedSource for MemorySource {
     }
 
     fn era(&self, state: StateId) -> u8 {
-        self.memory.eras.get(state.index()).copied().unwrap_or(0)
+        era_in(&self.memory.eras, state)
     }
 
     fn hides(&self, key: &[u8]) -> bool {

@@ -9,7 +9,7 @@ use weir_state_api::{
     KeyGroup, KeyGroupRange, KeyRef, Result, StateDescriptor, StateId, StateShape, foreign_key,
 };
 
-use super::frozen::Frozen;
+use super::frozen::{Frozen, era_in};
 use super::lookup::{Search, Wanted};
 use super::resident::{Newest, Resident, Retired};
 use super::sources::{KeyRange, PinnedMemory};
@@ -39,7 +39,7 @@ impl ShardMemory {
     /// The current era of a state.
     #[inline]
     fn era(&self, state: StateId) -> u8 {
-        self.eras.get(state.index()).copied().unwrap_or(0)
+        era_in(&self.eras, state)
     }
 
     #[inline]
@@ -47,84 +47,81 @@ impl ShardMemory {
         let current = self.era(wanted.state);
         let mut version = self.memtables.point(wanted.hash, wanted.key);
         while let Some(found) = version {
-            let frozen = match found.age.checked_sub(1) {
-                None => None,
+            let era = match found.age.checked_sub(1) {
+                None => current,
                 Some(behind) => match self.frozen.get(behind) {
-                    Some(frozen) => Some(frozen),
-                    None => return self.found_resident(wanted, found, search),
+                    Some(frozen) => frozen.era(wanted.state),
+                    None => {
+                        let behind = behind - self.frozen.len();
+                        let PointVersion { kind, value, .. } = found;
+                        let newest = self.resident.version(behind, wanted.state, kind, value);
+                        return in_tables(newest, current, search);
+                    }
                 },
             };
-            let era = frozen.map_or(current, |frozen| frozen.era(wanted.state));
-            match found.kind {
-                EntryKind::Put if era == current && search.is_empty() => {
-                    return InMemory::Found(found.value);
-                }
-                EntryKind::Put => return InMemory::Oldest(Some((era, found.value))),
-                EntryKind::Delete if search.is_empty() => return InMemory::Absent,
-                EntryKind::Delete => return InMemory::Oldest(None),
-                EntryKind::Append => search.push_operand(era, found.value),
+            if let Some(end) = settle(found.kind, found.value, era, current, search) {
+                return end;
             }
             version = self.memtables.before(&found);
         }
         InMemory::Below
     }
 
-    /// What the newest version in a table comes to, whose memtable is still there.
-    #[inline]
-    fn found_resident<'m>(
-        &'m self,
-        wanted: Wanted<'_>,
-        found: PointVersion<'m>,
-        search: &Search,
-    ) -> InMemory<'m> {
-        let behind = found.age - 1 - self.frozen.len();
-        match self.resident.version(behind, wanted.state, found.kind, found.value) {
-            Newest::Known(Some((era, value)))
-                if era == self.era(wanted.state) && search.is_empty() =>
-            {
-                InMemory::Found(value)
-            }
-            Newest::Known(oldest) => InMemory::Oldest(oldest),
-            Newest::InTables => InMemory::Below,
-        }
-    }
-
     fn look_for_ordered(&self, wanted: Wanted<'_>, search: &mut Search) -> InMemory<'_> {
         let current = self.era(wanted.state);
-        let active = self.memtables.active();
-        if let Some(found) = active.ordered().get(wanted.key) {
-            match found.kind {
-                EntryKind::Put => return InMemory::Found(found.value),
-                EntryKind::Delete => return InMemory::Absent,
-                EntryKind::Append => search.push_operand(current, found.value),
+        let active = std::iter::once((self.memtables.active(), current));
+        let frozen = self.frozen.iter().map(|f| (&*f.memtable, f.era(wanted.state)));
+        for (memtable, era) in active.chain(frozen) {
+            let found = memtable.ordered().get(wanted.key);
+            let end = found.and_then(|f| settle(f.kind, f.value, era, current, search));
+            if let Some(end) = end {
+                return end;
             }
-        }
-        if active.deleted().covers(wanted.key) {
-            return InMemory::Oldest(None);
-        }
-        for frozen in &self.frozen {
-            let era = frozen.era(wanted.state);
-            if let Some(found) = frozen.memtable.ordered().get(wanted.key) {
-                match found.kind {
-                    EntryKind::Put if era == current && search.is_empty() => {
-                        return InMemory::Found(found.value);
-                    }
-                    EntryKind::Put => return InMemory::Oldest(Some((era, found.value))),
-                    EntryKind::Delete => return InMemory::Oldest(None),
-                    EntryKind::Append => search.push_operand(era, found.value),
-                }
-            }
-            if frozen.memtable.deleted().covers(wanted.key) {
+            if memtable.deleted().covers(wanted.key) {
                 return InMemory::Oldest(None);
             }
         }
-        match self.resident.newest_ordered(wanted) {
-            Newest::Known(Some((era, value))) if era == current && search.is_empty() => {
-                InMemory::Found(value)
-            }
-            Newest::Known(oldest) => InMemory::Oldest(oldest),
-            Newest::InTables => InMemory::Below,
+        in_tables(self.resident.newest_ordered(wanted), current, search)
+    }
+}
+
+/// What a version comes to that is in no table; an operand is noted, and the search goes on.
+#[inline]
+fn settle<'m>(
+    kind: EntryKind,
+    value: &'m [u8],
+    era: u8,
+    current: u8,
+    search: &mut Search,
+) -> Option<InMemory<'m>> {
+    match kind {
+        EntryKind::Put => Some(oldest_value(era, value, current, search)),
+        EntryKind::Delete if search.is_empty() => Some(InMemory::Absent),
+        EntryKind::Delete => Some(InMemory::Oldest(None)),
+        EntryKind::Append => {
+            search.push_operand(era, value);
+            None
         }
+    }
+}
+
+/// What the newest version in a table comes to, as far as its memtable is still there.
+#[inline]
+fn in_tables<'m>(newest: Newest<'m>, current: u8, search: &Search) -> InMemory<'m> {
+    match newest {
+        Newest::Known(Some((era, value))) => oldest_value(era, value, current, search),
+        Newest::Known(None) => InMemory::Oldest(None),
+        Newest::InTables => InMemory::Below,
+    }
+}
+
+/// The oldest version is a value: the answer as it stands, if it is of the current era and has no operands.
+#[inline]
+fn oldest_value<'m>(era: u8, value: &'m [u8], current: u8, search: &Search) -> InMemory<'m> {
+    if era == current && search.is_empty() {
+        InMemory::Found(value)
+    } else {
+        InMemory::Oldest(Some((era, value)))
     }
 }
 
