@@ -36,6 +36,17 @@ fn check(store: &mut Store, keys: std::ops::Range<u32>) -> Result<()> {
     Ok(())
 }
 
+/// The background takes its time; an instance learns of what has ended, and counts it, when it is used.
+fn until_counted(store: &mut Store, counted: impl Fn() -> bool) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !counted() {
+        assert!(Instant::now() < deadline, "the background has not ended what it was asked for");
+        std::thread::sleep(Duration::from_millis(5));
+        check(store, 0..1)?;
+    }
+    Ok(())
+}
+
 /// Compacts nothing until a write waits for it.
 #[derive(Debug)]
 struct Lazy(ForstResources);
@@ -88,8 +99,8 @@ fn failed_flushes_are_counted_and_tried_again() -> Result<()> {
     };
     assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
     assert!(resources.usage().memtable_stalls > 0);
+    until_counted(&mut store, || resources.usage().failed_flushes > 0)?;
     check(&mut store, 0..written)?;
-    assert!(resources.usage().failed_flushes > 0, "{:?}", resources.usage());
     h.faults().heal();
     write(&mut store, written..written + 200)?;
     check(&mut store, 0..written + 200)?;
@@ -109,12 +120,8 @@ fn snapshots_that_are_never_written_leave_few_memtables() -> Result<()> {
         drop(h.begin_snapshot(&mut store)?);
     }
     check(&mut store, 0..19)?;
-    // By the last of them, at the latest, the background has been asked; it may take its time.
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while resources.usage().flushes == 0 {
-        assert!(Instant::now() < deadline, "{:?}", resources.usage());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    // By the last of them, at the latest, the background has been asked.
+    until_counted(&mut store, || resources.usage().flushes > 0)?;
     let handle = h.snapshot(&mut store)?;
     check(&mut h.restore(&[handle])?, 0..19)
 }
