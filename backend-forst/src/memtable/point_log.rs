@@ -193,6 +193,14 @@ impl PointLog {
         (head_of(entry), entry)
     }
 
+    /// Something of the first bytes of an entry and of the last ones.
+    #[inline]
+    fn ends(&self, place: Place) -> u8 {
+        let (head, entry) = self.at(place);
+        let last = entry.get(head.value_at() + head.value_len).copied();
+        head.marks ^ last.unwrap_or_default()
+    }
+
     /// Whether an entry is of this key.
     #[inline]
     pub(super) fn is_of(&self, place: Place, key: &[u8]) -> bool {
@@ -265,20 +273,22 @@ impl PointLog {
 
     /// All entries in the order in which they were written.
     pub(crate) fn iter(&self) -> impl Iterator<Item = LogEntry<'_>> {
-        self.places().map(|place| self.get(place))
+        self.raw().map(|(place, ..)| self.get(place))
     }
 
-    fn places(&self) -> impl Iterator<Item = Place> {
+    /// Of each entry its place, its head, and the bytes from there to the end of its chunk.
+    fn raw(&self) -> impl Iterator<Item = (Place, Head, &[u8])> {
         (0..).zip(&self.chunks).flat_map(|(chunk, bytes)| {
-            let mut offset = 0;
+            let mut rest = &bytes[..];
             std::iter::from_fn(move || {
-                while offset < bytes.len() {
-                    let head = head_of(&bytes[offset..]);
-                    let place = Place { chunk, offset: offset as u32 };
+                while let Some(first) = rest.first_chunk() {
+                    let (head, entry) = (Head::decode(first), rest);
+                    // Chunks with several entries are no longer than a MiB.
+                    let place = Place { chunk, offset: (bytes.len() - rest.len()) as u32 };
                     let len = head.value_at() + head.room;
-                    offset = if head.is(ALONE) { bytes.len() } else { offset + len };
+                    rest = if head.is(ALONE) { &[] } else { &rest[len..] };
                     if !head.is(MOVED) {
-                        return Some(place);
+                        return Some((place, head, entry));
                     }
                 }
                 None
@@ -288,23 +298,54 @@ impl PointLog {
 
     /// All entries in the order of their stored keys.
     pub(crate) fn sorted(&self) -> impl Iterator<Item = LogEntry<'_>> {
+        let places = self.sorted_places();
+        (0..places.len()).map(move |at| {
+            if at % AHEAD == 0 {
+                touch(places[at..].iter().take(AHEAD).map(|(_, place)| self.ends(*place)));
+            }
+            self.get(places[at].1)
+        })
+    }
+
+    /// Where all entries are, in the order of their stored keys, beside the number by which they were
+    /// sorted: a bucket for each key group first, then each bucket by eight bytes, from the first ones on in
+    /// which any two keys differ, and by whole keys what that leaves open. So the entries themselves are
+    /// hardly looked at.
+    fn sorted_places(&self) -> Vec<(u64, Place)> {
         let key = |place: Place| self.get(place).key;
-        let mut entries: Vec<(u128, Place)> = Vec::with_capacity(self.len);
-        entries.extend(self.places().map(|place| (first_bytes(key(place)), place)));
-        // Numbers first, which are compared without a branch; what they leave open afterwards.
-        entries.sort_unstable_by_key(|(first, _)| *first);
-        for equal in entries.chunk_by_mut(|(a, _), (b, _)| a == b) {
-            if equal.len() > 1 {
-                equal.sort_unstable_by(|(_, a), (_, b)| key(*a).cmp(key(*b)));
+        let (mut counts, mut differing, mut any) = (Vec::new(), 0, None);
+        self.raw().for_each(|(_, head, entry)| {
+            let (group, rest) = first_bytes(&head, entry);
+            if counts.len() <= group {
+                counts.resize(group + 1, 0);
+            }
+            counts[group] += 1;
+            differing |= rest ^ *any.get_or_insert(rest);
+        });
+        let mut next: Vec<usize> = counts
+            .iter()
+            .scan(0, |start, count| Some(std::mem::replace(start, *start + count)))
+            .collect();
+        let common = differing.leading_zeros().min(u64::BITS);
+        let mut places = vec![(0, Place { chunk: 0, offset: 0 }); self.len];
+        self.raw().for_each(|(place, head, entry)| {
+            let (group, rest) = first_bytes(&head, entry);
+            places[next[group]] = ((rest << common >> u64::BITS) as u64, place);
+            next[group] += 1;
+        });
+        let mut unsorted = &mut places[..];
+        for count in counts {
+            let (bucket, others) = unsorted.split_at_mut(count);
+            unsorted = others;
+            // Numbers are compared without a branch.
+            bucket.sort_unstable_by_key(|(number, _)| *number);
+            for equal in bucket.chunk_by_mut(|(a, _), (b, _)| a == b) {
+                if equal.len() > 1 {
+                    equal.sort_unstable_by(|(_, a), (_, b)| key(*a).cmp(key(*b)));
+                }
             }
         }
-        (0..entries.len()).map(move |at| {
-            if at % AHEAD == 0 {
-                let ahead = entries[at..].iter().take(AHEAD);
-                touch(ahead.map(|(_, place)| self.at(*place).0.marks));
-            }
-            self.get(entries[at].1)
-        })
+        places
     }
 }
 
@@ -313,20 +354,28 @@ impl PointLog {
 const AHEAD: usize = 64;
 
 /// Reads something of each, which do not wait for each other.
-fn touch(marks: impl Iterator<Item = u8>) {
-    black_box(marks.fold(0, |sum, marks| sum ^ marks));
+fn touch(ends: impl Iterator<Item = u8>) {
+    black_box(ends.fold(0, |sum, ends| sum ^ ends));
 }
 
-/// The first bytes of a key as a number: in the order of the keys, as far as they decide it.
-fn first_bytes(key: &[u8]) -> u128 {
-    match key.first_chunk() {
-        Some(first) => u128::from_be_bytes(*first),
+/// The first two bytes of an entry's key, its key group, and the next 14 as a number with zeros behind: both
+/// in the order of the keys, as far as they decide it.
+#[inline]
+fn first_bytes(head: &Head, entry: &[u8]) -> (usize, u128) {
+    let from_key = &entry[head.key_at()..];
+    let first = match from_key.first_chunk() {
+        Some(first) => {
+            // What stands behind a short key is not of it.
+            let bits = 8 * head.key_len.min(size_of::<u128>()) as u32;
+            u128::from_be_bytes(*first) & !u128::MAX.checked_shr(bits).unwrap_or(0)
+        }
         None => {
             let mut first = [0; size_of::<u128>()];
-            first[..key.len()].copy_from_slice(key);
+            first[..head.key_len].copy_from_slice(&from_key[..head.key_len]);
             u128::from_be_bytes(first)
         }
-    }
+    };
+    ((first >> 112) as usize, first << 16)
 }
 
 fn put(head: &Head, key: &[u8], value: &[u8], link: Option<Link>, out: &mut Vec<u8>) {
@@ -414,8 +463,8 @@ mod tests {
         }
     }
 
-    /// Keys that share their first bytes, or are the beginning of one another, and values that grow,
-    /// shrink and move, against a sorted map.
+    /// Keys of many key groups that share their first bytes, or are the beginning of one another, and
+    /// values that grow, shrink and move, against a sorted map.
     #[test]
     fn it_is_a_map_in_the_order_of_keys() {
         let mut log = PointLog::default();
@@ -426,6 +475,10 @@ mod tests {
             let number = (random >> 40) % 500;
             let mut key = vec![b'k'; (number % 40) as usize];
             key.extend_from_slice(&number.to_le_bytes()[..(number % 3) as usize]);
+            if let (0, Some(second)) = (number % 4, key.get_mut(1)) {
+                // Of another key group.
+                *second = number as u8;
+            }
             let len = if step % 1_000 == 0 { 70_000 } else { (random >> 33) as usize % 90 };
             let bytes = vec![step as u8; len];
             let replaces = random >> 63 == 0;
