@@ -59,6 +59,7 @@ impl StateProperties {
         self.puts + self.deletes + self.appends
     }
 
+    #[inline]
     fn count(&mut self, kind: EntryKind, expiry: Option<Millis>) {
         if kind == EntryKind::Delete {
             self.deletes += 1;
@@ -126,7 +127,11 @@ impl TableProperties {
         expiry: Option<Millis>,
         raw_len: usize,
     ) {
-        let at = match self.states.binary_search_by_key(&state, |of| of.state) {
+        // Mostly it is of a table's only state.
+        let is_only = matches!(self.states[..], [ref only] if only.state == state);
+        let found =
+            if is_only { Ok(0) } else { self.states.binary_search_by_key(&state, |of| of.state) };
+        let at = match found {
             Ok(at) => at,
             Err(at) => {
                 self.states.insert(at, StateProperties::new(state));

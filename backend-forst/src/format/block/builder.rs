@@ -19,6 +19,8 @@ pub(crate) struct BlockBuilder {
     values: Vec<u8>,
     group_entries: usize,
     entries: u32,
+    /// Of the payload but for the hash index and the tail, if the group ended now.
+    len: usize,
     /// Hash and group of each entry, while a hash index is wanted.
     hashes: Vec<(u32, u8)>,
     indexed: bool,
@@ -36,6 +38,7 @@ impl BlockBuilder {
             values: Vec::new(),
             group_entries: 0,
             entries: 0,
+            len: 0,
             hashes: Vec::new(),
             indexed: false,
         }
@@ -47,14 +50,9 @@ impl BlockBuilder {
     }
 
     /// About how long the block would be, uncompressed.
+    #[inline]
     pub(crate) fn estimated_len(&self) -> usize {
-        self.payload.len()
-            + self.heads.len()
-            + self.keys.len()
-            + self.values.len()
-            + ROW_LEN * self.rows.len()
-            + self.buckets()
-            + TAIL_LEN
+        self.len + self.buckets() + TAIL_LEN
     }
 
     /// Adds an entry, whose key is greater than all before it. `hash` is the hash of its key, or
@@ -68,17 +66,24 @@ impl BlockBuilder {
             let starts = [self.payload.len(), 0, self.heads.len()];
             self.rows.push(starts.map(|at| at as u32));
             self.heads.extend_from_slice(entry.key);
+            self.len += ROW_LEN + entry.key.len();
             (entry.key.len(), &[][..])
         } else {
             let head = self.rows.last().map_or(0, |row| row[2] as usize);
             let shared = common_prefix(&self.heads[head..], entry.key);
             (shared, &entry.key[shared..])
         };
-        put_varint(&mut self.keys, shared as u64);
-        put_varint(&mut self.keys, suffix.len() as u64);
-        put_varint(&mut self.keys, (entry.value.len() as u64) << 2 | u64::from(entry.kind.code()));
+        let value = (entry.value.len() as u64) << 2 | u64::from(entry.kind.code());
+        let numbers = [shared as u64, suffix.len() as u64, value];
+        let before = self.keys.len();
+        if numbers.iter().fold(0, |bits, number| bits | number) < 0x80 {
+            self.keys.extend_from_slice(&numbers.map(|number| number as u8));
+        } else {
+            numbers.into_iter().for_each(|number| put_varint(&mut self.keys, number));
+        }
         self.keys.extend_from_slice(suffix);
         self.values.extend_from_slice(entry.value);
+        self.len += self.keys.len() - before + entry.value.len();
         self.group_entries += 1;
         self.entries += 1;
         self.indexed |= looked_up;
@@ -145,6 +150,7 @@ impl BlockBuilder {
         self.values.clear();
         self.group_entries = 0;
         self.entries = 0;
+        self.len = 0;
         self.hashes.clear();
         self.indexed = false;
     }
