@@ -153,17 +153,16 @@ impl Outputs {
     }
 
     fn writer(&mut self) -> Result<&mut (TableWriter, TableSink)> {
-        let new = match self.present.take() {
-            Some(present) => present,
-            None => {
+        match &mut self.present {
+            Some(present) => Ok(present),
+            none => {
                 let mut writer = TableWriter::new(self.options.table)?;
                 writer.set_eras(self.eras.clone());
                 let destination = self.options.destination.clone();
                 let sink = self.tables.sink(destination, self.options.table_bytes, self.density);
-                (writer, sink)
+                Ok(none.insert((writer, sink)))
             }
-        };
-        Ok(self.present.insert(new))
+        }
     }
 
     /// Ends the present table before `end`. Nothing happens when there is nothing to write.
