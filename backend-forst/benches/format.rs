@@ -71,7 +71,7 @@ fn blocks(file: &Bytes, meta: &TableMeta) -> Vec<Block> {
 const PLAIN: TableOptions = TableOptions {
     block_len: 16 << 10,
     compression: Compression::None,
-    filter: true,
+    filter: FilterKind::BinaryFuse8,
     hash_index: true,
     restart_interval: 16,
 };
@@ -227,10 +227,11 @@ fn build(c: &mut Criterion) {
     group.throughput(Throughput::Bytes(raw as u64));
     group.sample_size(20);
     for (name, compression, filter) in [
-        ("plain, no filter", Compression::None, false),
-        ("plain", Compression::None, true),
-        ("lz4", Compression::Lz4, true),
-        ("zstd 1", Compression::Zstd(1), true),
+        ("plain, no filter", Compression::None, FilterKind::None),
+        ("plain, as flushed", Compression::None, FilterKind::BlockedBloom),
+        ("plain", Compression::None, FilterKind::BinaryFuse8),
+        ("lz4", Compression::Lz4, FilterKind::BinaryFuse8),
+        ("zstd 1", Compression::Zstd(1), FilterKind::BinaryFuse8),
     ] {
         group.bench_function(name, |b| {
             b.iter(|| {

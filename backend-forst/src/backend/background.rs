@@ -71,7 +71,7 @@ impl Flusher {
         Flusher {
             restored: objects.map(|object| object.path.clone()).collect(),
             tables,
-            options: options.table_options(),
+            options: options.flush_options(),
             names: (!directory.is_empty()).then(|| ObjectNames::below(directory).shared()),
             tiny_bytes: usize::try_from(options.inline_tail_bytes).unwrap_or(usize::MAX),
         }

@@ -14,7 +14,7 @@ use weir_state_api::{Error, ErrorKind, KeyGroupRange, Millis, ObjectRef, Result}
 use super::input::Input;
 use super::output::OutputOptions;
 use super::run::{Compaction, Finished};
-use crate::format::{Compression, MetaPlace, TableOptions};
+use crate::format::{Compression, FilterKind, MetaPlace, TableOptions};
 use crate::lsm::{KeyRanges, ShardState, StateEras};
 use crate::store::{Destination, NewTable, ObjectNames, Tables};
 
@@ -95,7 +95,7 @@ pub(crate) fn encode(compaction: &Compaction, options: &OutputOptions) -> Option
             Compression::Lz4 => (1, 0),
             Compression::Zstd(level) => (2, level),
         },
-        filter: options.table.filter,
+        filter: options.table.filter != FilterKind::None,
         hash_index: options.table.hash_index,
     }))
 }
@@ -155,7 +155,7 @@ pub(crate) fn decode(bytes: &[u8], tables: &Arc<Tables>) -> Result<(Compaction, 
     let table = TableOptions {
         block_len: body.block_bytes as usize,
         compression,
-        filter: body.filter,
+        filter: if body.filter { FilterKind::BinaryFuse8 } else { FilterKind::None },
         hash_index: body.hash_index,
         restart_interval: body.restart_interval as usize,
     };

@@ -5,8 +5,8 @@ use weir_state_api::Result;
 
 use super::wire::{Decoder, corrupt, unknown_version};
 
-/// The version of table files that is written, and the only one that is known.
-pub(super) const TABLE_VERSION: u32 = 1;
+/// The latest version of table files. A table says the first one whose readers can read it.
+const TABLE_VERSION: u32 = 2;
 
 const MAGIC: [u8; 8] = *b"WEIRFTBL";
 
@@ -25,6 +25,8 @@ pub(super) struct Footer {
     pub(super) index_len: u32,
     pub(super) range_deletes_len: u32,
     pub(super) properties_len: u32,
+    /// Whether readers of version 1 can read the table.
+    pub(super) is_of_version_1: bool,
 }
 
 impl Footer {
@@ -33,7 +35,8 @@ impl Footer {
         parts.extend_from_slice(&self.blocks_len.to_le_bytes());
         let lengths =
             [self.filter_len, self.index_len, self.range_deletes_len, self.properties_len];
-        for number in lengths.into_iter().chain([TABLE_VERSION]) {
+        let version = if self.is_of_version_1 { 1 } else { TABLE_VERSION };
+        for number in lengths.into_iter().chain([version]) {
             parts.extend_from_slice(&number.to_le_bytes());
         }
         let crc32 = crc32fast::hash(parts);
@@ -61,15 +64,21 @@ impl Footer {
             return Err(corrupt(origin, "the object does not end as a table does"));
         }
         // Before the checksum: a newer version may checksum differently.
-        if version != TABLE_VERSION {
+        if !(1..=TABLE_VERSION).contains(&version) {
             return Err(unknown_version(origin, "table", version, TABLE_VERSION));
         }
         let (checksummed, _) = tail.split_at(tail.len() - SEAL_LEN);
         if crc32fast::hash(checksummed) != crc32 {
             return Err(corrupt(origin, "the end of the table fails its checksum"));
         }
-        let footer =
-            Footer { blocks_len, filter_len, index_len, range_deletes_len, properties_len };
+        let footer = Footer {
+            blocks_len,
+            filter_len,
+            index_len,
+            range_deletes_len,
+            properties_len,
+            is_of_version_1: version == 1,
+        };
         Ok((footer, parts, crc32))
     }
 }

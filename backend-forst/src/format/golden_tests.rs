@@ -11,6 +11,7 @@ use weir_state_api::{KeyGroup, KeyGroupRange, KeyRef, StateId};
 use super::*;
 
 const TABLE: &str = include_str!("../../tests/golden/forst-table-v1.hex");
+const TABLE_V2: &str = include_str!("../../tests/golden/forst-table-v2.hex");
 const TABLE_LZ4: &str = include_str!("../../tests/golden/forst-table-v1-lz4.hex");
 const TABLE_ZSTD: &str = include_str!("../../tests/golden/forst-table-v1-zstd.hex");
 const MANIFEST_V1: &str = include_str!("../../tests/golden/forst-manifest-v1.hex");
@@ -122,16 +123,30 @@ fn as_read(mut entries: Vec<OwnedEntry>) -> Vec<OwnedEntry> {
     entries
 }
 
+/// With the filter that came with version 2.
+fn options_v2() -> TableOptions {
+    TableOptions { filter: FilterKind::BlockedBloom, ..options() }
+}
+
 #[test]
 fn a_table_is_written_as_ever() {
-    let (bytes, finished) = written(&entries(), options());
-    assert_eq!(hex(&bytes), hex(&from_hex(TABLE)));
-    assert_eq!(finished.meta.file_len(), bytes.len() as u64);
+    for (golden, options) in [(TABLE, options()), (TABLE_V2, options_v2())] {
+        let (bytes, finished) = written(&entries(), options);
+        assert_eq!(hex(&bytes), hex(&from_hex(golden)));
+        assert_eq!(finished.meta.file_len(), bytes.len() as u64);
+    }
 }
 
 #[test]
 fn a_table_of_old_is_read() {
-    let (meta, read) = opened(&from_hex(TABLE));
+    for (version, golden) in [(1, TABLE), (2, TABLE_V2)] {
+        is_read(version, &from_hex(golden));
+    }
+}
+
+fn is_read(version: u8, table: &[u8]) {
+    assert_eq!(table[table.len() - 16], version);
+    let (meta, read) = opened(table);
     assert_eq!(read, as_read(entries()));
     assert_eq!(meta.block_count(), 2);
     let properties = meta.properties();
@@ -217,7 +232,7 @@ fn a_manifest_of_version_1_is_read() {
 /// What is made anew of an opened table is what stands in its file.
 #[test]
 fn the_end_of_a_table_is_encoded_as_it_was_written() {
-    for golden in [TABLE, TABLE_LZ4, TABLE_ZSTD] {
+    for golden in [TABLE, TABLE_V2, TABLE_LZ4, TABLE_ZSTD] {
         let bytes = from_hex(golden);
         let (place, meta) = end_of(&bytes);
         let end = &bytes[place.offset as usize..];

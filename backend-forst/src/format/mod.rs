@@ -53,7 +53,7 @@ pub(crate) use block::{Block, BlockCursor, BlockPlace};
 pub use compression::Compression;
 pub(crate) use entry::{Entry, EntryKind, EntryTraits};
 pub(crate) use era::Era;
-pub(crate) use filter::filter_hash;
+pub(crate) use filter::{FilterKind, filter_hash};
 pub(crate) use manifest::{
     EndPlace, MANIFEST_VERSION, Manifest, OLDEST_MANIFEST_VERSION, RunManifest, ShardManifest,
     StateManifest, TableEntry, TablePlace,

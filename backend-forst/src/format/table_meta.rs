@@ -56,6 +56,9 @@ impl TableMeta {
         }
         let mut decoder = Decoder::new(parts, origin);
         let filter = Filter::decode(decoder.take(footer.filter_len.into())?, origin)?;
+        if filter.is_of_version_1() != footer.is_of_version_1 {
+            return Err(damaged("has a filter of another version"));
+        }
         let index = decoder.take(footer.index_len.into())?;
         let index = Index::decode(index, footer.blocks_len, origin)?;
         let range_deletes = decoder.take(footer.range_deletes_len.into())?;
@@ -165,7 +168,14 @@ pub(super) fn encode_end(
         })?;
     }
     let [filter_len, index_len, range_deletes_len, properties_len] = lengths;
-    let footer = Footer { blocks_len, filter_len, index_len, range_deletes_len, properties_len };
+    let footer = Footer {
+        blocks_len,
+        filter_len,
+        index_len,
+        range_deletes_len,
+        properties_len,
+        is_of_version_1: filter.is_of_version_1(),
+    };
     let crc32 = footer.seal(&mut parts);
     let length = u32::try_from(parts.len())
         .map_err(|_| Error::new(ErrorKind::TooLarge, "the end of a table is longer than 4 GiB"))?;

@@ -95,6 +95,10 @@ fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Entry<'a> {
 
 /// Points, maps and timers in three key groups, and a range delete.
 fn sample(compression: Compression) -> Written {
+    sample_with(options(300, compression))
+}
+
+fn sample_with(options: TableOptions) -> Written {
     let mut entries: BTreeMap<Vec<u8>, EntryTraits> = BTreeMap::new();
     for group in 1..4 {
         for n in 0..40_u32 {
@@ -108,7 +112,7 @@ fn sample(compression: Compression) -> Written {
             entries.insert(timer, EntryTraits::TIMER);
         }
     }
-    let mut writer = TableWriter::new(options(300, compression)).unwrap();
+    let mut writer = TableWriter::new(options).unwrap();
     for (at, (key, traits)) in entries.iter().enumerate() {
         writer.add(put(key, &[at as u8; 9]), *traits).unwrap();
     }
@@ -158,19 +162,22 @@ fn expiry_is_known_only_when_everything_expires() {
 
 #[test]
 fn the_filter_knows_keys_and_maps() {
-    let written = sample(Compression::Lz4);
-    let may_contain = |stored: &[u8]| written.meta.may_contain(filter_hash(stored));
-    assert!((0..40_u32).all(|n| may_contain(&point(1, 2, &n.to_be_bytes()))));
-    let prefix = |bytes: &[u8]| {
-        let mut prefix = Vec::new();
-        push_map_prefix(StateId(3), key(2, bytes), b"", &mut prefix);
-        prefix
-    };
-    assert!(may_contain(&prefix(b"m")));
-    let absent = (0..1_000_u32).filter(|n| may_contain(&prefix(&n.to_be_bytes()))).count();
-    assert!(absent < 30, "{absent}");
+    for filter in [FilterKind::BinaryFuse8, FilterKind::BlockedBloom] {
+        let written = sample_with(TableOptions { filter, ..options(300, Compression::Lz4) });
+        let may_contain = |stored: &[u8]| written.meta.may_contain(filter_hash(stored));
+        assert!((0..40_u32).all(|n| may_contain(&point(1, 2, &n.to_be_bytes()))));
+        let prefix = |bytes: &[u8]| {
+            let mut prefix = Vec::new();
+            push_map_prefix(StateId(3), key(2, bytes), b"", &mut prefix);
+            prefix
+        };
+        assert!(may_contain(&prefix(b"m")));
+        let absent = (0..1_000_u32).filter(|n| may_contain(&prefix(&n.to_be_bytes()))).count();
+        assert!(absent < 30, "{absent}");
+    }
     let mut writer =
-        TableWriter::new(TableOptions { filter: false, ..TableOptions::default() }).unwrap();
+        TableWriter::new(TableOptions { filter: FilterKind::None, ..TableOptions::default() })
+            .unwrap();
     writer.add(put(&point(1, 1, b"k"), b"v"), EntryTraits::POINT).unwrap();
     assert!(Written::of(writer, Vec::new()).meta.may_contain(1));
 }
@@ -249,7 +256,12 @@ fn finished_blocks_can_be_taken_early() {
 
 #[test]
 fn every_truncation_and_every_changed_bit_of_the_end_is_found_by_name() {
-    let written = sample(Compression::None);
+    every_damage_is_found(&sample(Compression::None));
+    let filter = FilterKind::BlockedBloom;
+    every_damage_is_found(&sample_with(TableOptions { filter, ..options(300, Compression::None) }));
+}
+
+fn every_damage_is_found(written: &Written) {
     let place = written.finished.meta;
     let tail = &written.bytes[place.offset as usize..];
     let refused = |tail: &[u8], place: &MetaPlace| {
@@ -348,10 +360,11 @@ proptest! {
         probes in proptest::collection::vec(
             (0..3_u8, proptest::collection::vec(0..3_u8, 0..5)), 0..20),
         block_len in 50..400_usize,
-        compressed: bool, hash_index: bool, queue: bool,
+        compressed: bool, hash_index: bool, queue: bool, bloom: bool,
     ) {
         let compression = if compressed { Compression::Zstd(1) } else { Compression::None };
-        let options = TableOptions { hash_index, ..options(block_len, compression) };
+        let filter = if bloom { FilterKind::BlockedBloom } else { FilterKind::BinaryFuse8 };
+        let options = TableOptions { hash_index, filter, ..options(block_len, compression) };
         let mut writer = TableWriter::new(options).unwrap();
         for (key, (kind, value)) in &model {
             // Timers among the rest: they are not in the filter, but in the blocks.

@@ -7,7 +7,7 @@ use weir_state_api::{Error, ErrorKind, Result, StateId, StateShape};
 use super::block::{BlockBuilder, BlockPlace, seal};
 use super::compression::{Compression, Compressor};
 use super::entry::{Entry, EntryTraits};
-use super::filter::{Filter, filter_hash};
+use super::filter::{Filter, FilterKind, filter_hash};
 use super::index::{Index, separator};
 use super::properties::TableProperties;
 use super::range_deletes::RangeDeletes;
@@ -21,8 +21,8 @@ pub(crate) struct TableOptions {
     pub(crate) block_len: usize,
     /// How blocks are compressed.
     pub(crate) compression: Compression,
-    /// Whether the table gets a filter.
-    pub(crate) filter: bool,
+    /// The filter that the table gets.
+    pub(crate) filter: FilterKind,
     /// Whether blocks with entries that are looked up get a hash index.
     pub(crate) hash_index: bool,
     /// How many entries share one whole key.
@@ -34,7 +34,7 @@ impl Default for TableOptions {
         TableOptions {
             block_len: 16 << 10,
             compression: Compression::default(),
-            filter: true,
+            filter: FilterKind::BinaryFuse8,
             hash_index: true,
             restart_interval: 16,
         }
@@ -143,7 +143,7 @@ impl TableWriter {
             self.begin_block(entry.key);
         }
         let looked_up = traits.shape != StateShape::Queue;
-        if looked_up && self.options.filter {
+        if looked_up && self.options.filter != FilterKind::None {
             self.hashes.push(hash);
             if traits.shape == StateShape::Ordered {
                 self.add_map_prefix(entry.key, traits.map_prefix_len);
@@ -158,7 +158,9 @@ impl TableWriter {
 
     fn add_map_prefix(&mut self, key: &[u8], prefix_len: usize) {
         let hash = filter_hash(key.get(..prefix_len).unwrap_or(key));
-        if self.last_prefix_hash.replace(hash) != Some(hash) {
+        let is_known = self.last_prefix_hash.replace(hash) == Some(hash);
+        // The key of an empty map key is what the others begin with.
+        if !is_known && self.hashes.last() != Some(&hash) {
             self.hashes.push(hash);
         }
     }
@@ -176,7 +178,8 @@ impl TableWriter {
 
     /// About how long the file would be if it ended now.
     pub(crate) fn estimated_len(&self) -> u64 {
-        let end = Filter::estimated_len(self.hashes.len()) + self.index.memory_bytes();
+        let end = Filter::estimated_len(self.options.filter, self.hashes.len())
+            + self.index.memory_bytes();
         self.length + (self.block.estimated_len() + end) as u64
     }
 
@@ -225,7 +228,7 @@ impl TableWriter {
         }
         let range_deletes = RangeDeletes::union_of(std::mem::take(&mut self.range_deletes));
         self.complete_properties(&range_deletes);
-        let filter = Filter::build(std::mem::take(&mut self.hashes));
+        let filter = Filter::build(self.options.filter, std::mem::take(&mut self.hashes));
         let (parts, meta) =
             encode_end(&filter, &self.index, &range_deletes, &self.properties, self.length)?;
         self.push_ready(parts);
