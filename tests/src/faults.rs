@@ -75,8 +75,25 @@ struct Plan {
     always: BTreeMap<StoreOp, When>,
     /// Absolute number of the read to cut short, and what is left of it.
     short: BTreeMap<u64, usize>,
+    throttle: Option<Throttle>,
     held: BTreeMap<StoreOp, Vec<Waker>>,
     log: Vec<Call>,
+}
+
+/// Of each run of requests only the first are served.
+#[derive(Debug)]
+struct Throttle {
+    served: u64,
+    run: u64,
+    asked: u64,
+}
+
+impl Throttle {
+    fn refuses(&mut self) -> bool {
+        let place = self.asked % self.run;
+        self.asked += 1;
+        place >= self.served
+    }
 }
 
 /// How an operation breaks.
@@ -137,6 +154,17 @@ impl Faults {
         plan.once.insert((op, done + nth), Fault { when: When::Before, kind });
     }
 
+    /// Of each `run` operations of any kind from now on, serves the first `served` and refuses the others
+    /// with [`ErrorKind::RateLimited`], until [`heal`](Faults::heal): a store that throttles. With `served`
+    /// 0 nothing is served.
+    ///
+    /// # Panics
+    /// If `run` is 0.
+    pub fn throttle(&self, served: u64, run: u64) {
+        assert!(run > 0, "a run of no operations");
+        self.plan().throttle = Some(Throttle { served, run, asked: 0 });
+    }
+
     /// Cuts the `nth` read from now on short: it succeeds with `keep` bytes at most.
     pub fn shorten(&self, nth: u64, keep: usize) {
         let mut plan = self.plan();
@@ -161,6 +189,7 @@ impl Faults {
         plan.once.clear();
         plan.always.clear();
         plan.short.clear();
+        plan.throttle = None;
     }
 
     /// How often an operation was called.
@@ -190,6 +219,9 @@ impl Faults {
         let number = *count;
         let broken = plan.once.remove(&(op, number));
         let broken = broken.or_else(|| plan.always.get(&op).copied().map(Fault::of));
+        let refused = plan.throttle.as_mut().is_some_and(Throttle::refuses);
+        let refusal = Fault { when: When::Before, kind: ErrorKind::RateLimited };
+        let broken = broken.or(refused.then_some(refusal));
         plan.log.push(Call { op, path: path.to_string(), broken: broken.is_some() });
         broken
     }
@@ -458,6 +490,22 @@ mod tests {
         assert!(!reader.is_finished());
         drop(held);
         assert_eq!(reader.join().unwrap().unwrap().to_vec(), b"abc");
+    }
+
+    #[test]
+    fn a_throttled_store_serves_some_requests_of_each_run() {
+        let faults = Faults::new();
+        let store = Operator::new(Memory::default()).unwrap().layer(faults.layer());
+        block_on(store.write("a", "abc")).unwrap();
+        faults.throttle(2, 3);
+        let refused = || block_on(store.read("a")).err().map(|error| error.kind());
+        let limited = Some(ErrorKind::RateLimited);
+        let seen: Vec<_> = (0..6).map(|_| refused()).collect();
+        assert_eq!(seen, [None, None, limited, None, None, limited]);
+        faults.throttle(0, 1);
+        assert_eq!(refused(), limited);
+        faults.heal();
+        assert_eq!(refused(), None);
     }
 
     #[test]

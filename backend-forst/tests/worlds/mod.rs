@@ -13,6 +13,7 @@ use weir_state_api::{
     BackendFactory, BoxFuture, Capabilities, KeyedBackend, OpenRequest, Result, Spawner,
 };
 use weir_tests::faults::{Faults, StoreOp, When};
+use weir_tests::harness::LIVE;
 
 /// Limits so small that everything happens all the time.
 pub(crate) fn tiny() -> ForstOptions {
@@ -68,7 +69,7 @@ impl BackendFactory for Live {
 
     fn open(&self, mut request: OpenRequest) -> BoxFuture<'static, Result<Box<dyn KeyedBackend>>> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        request.directory = format!("shared-live-{}/", NEXT.fetch_add(1, Ordering::Relaxed));
+        request.directory = format!("{LIVE}world-{}/", NEXT.fetch_add(1, Ordering::Relaxed));
         self.0.open(request)
     }
 }
@@ -136,6 +137,11 @@ impl<F> Faulty<F> {
         Faulty { inner, faults: failing }
     }
 
+    /// The store refuses half of all requests.
+    pub(crate) fn throttled(inner: F) -> Self {
+        Faulty { inner, faults: throttling }
+    }
+
     /// The store hands out less than it was asked for, again and again.
     pub(crate) fn short(inner: F) -> Self {
         Faulty { inner, faults: shortening }
@@ -151,6 +157,12 @@ fn failing() -> Faults {
         faults.fail(StoreOp::Stat, round * 3 + 2, When::Before);
         faults.fail(StoreOp::Delete, round * 2 + 1, When::Before);
     }
+    faults
+}
+
+fn throttling() -> Faults {
+    let faults = Faults::new();
+    faults.throttle(4, 8);
     faults
 }
 
