@@ -8,7 +8,7 @@ use weir_state_api::Result;
 
 use crate::backends::{folder_store, local_folder};
 use crate::measure::Recorder;
-use crate::s3_server::S3Server;
+use crate::s3_server::{self, S3Server};
 use crate::store_model::StoreModel;
 
 /// A server that can be started here.
@@ -37,7 +37,7 @@ impl Store {
         model: StoreModel,
         recorder: &mut Recorder,
     ) -> Result<Self> {
-        let server = S3Server::start()?;
+        let server = s3_server::start()?;
         recorder.introduce("SeaweedFS", server.options());
         Ok(Store { model, server: Some(server) })
     }

@@ -104,6 +104,16 @@ pub fn run(factory: &dyn BackendFactory) -> Report {
 
 /// Runs the cases that `wanted` picks, without the matrix.
 pub fn run_where(factory: &dyn BackendFactory, wanted: impl Fn(&Case) -> bool) -> Report {
+    run_in(factory, wanted, || Harness::new(factory))
+}
+
+/// Runs the cases that `wanted` picks, without the matrix, each in a world that `world` makes: on a local
+/// folder with [`Harness::on_disk`], or around any store with [`Harness::around`].
+pub fn run_in<'f>(
+    factory: &'f dyn BackendFactory,
+    wanted: impl Fn(&Case) -> bool,
+    world: impl Fn() -> Harness<'f>,
+) -> Report {
     let mut report = Report {
         backend: factory.name().to_string(),
         passed: Vec::new(),
@@ -112,7 +122,7 @@ pub fn run_where(factory: &dyn BackendFactory, wanted: impl Fn(&Case) -> bool) -
         matrix: None,
     };
     for case in cases().filter(wanted) {
-        match run_case(factory, &case) {
+        match judge_in(&world, factory, case.needs, case.run) {
             Outcome::Passed => report.passed.push(case),
             Outcome::Failed(reason) => report.failed.push((case, reason)),
             Outcome::Skipped(capability) => report.skipped.push((case, capability)),
@@ -132,12 +142,21 @@ pub(crate) fn judge(
     needs: Option<&'static str>,
     run: impl FnOnce(&Harness<'_>) -> Result<()>,
 ) -> Outcome {
+    judge_in(|| Harness::new(factory), factory, needs, run)
+}
+
+fn judge_in<'f>(
+    world: impl FnOnce() -> Harness<'f>,
+    factory: &dyn BackendFactory,
+    needs: Option<&'static str>,
+    run: impl FnOnce(&Harness<'_>) -> Result<()>,
+) -> Outcome {
     if let Some(needed) = needs
         && !has(factory.capabilities(), needed)
     {
         return Outcome::Skipped(needed);
     }
-    match catch_unwind(AssertUnwindSafe(|| run(&Harness::new(factory)))) {
+    match catch_unwind(AssertUnwindSafe(|| run(&world()))) {
         Ok(Ok(())) => Outcome::Passed,
         Ok(Err(error)) => Outcome::Failed(format!("{error:?}")),
         Err(panic) => Outcome::Failed(text_of(&*panic)),

@@ -28,6 +28,7 @@
 //! | [`harness`] | what a case works with; useful for a backend's own tests too |
 //! | [`faults`] | a store that fails on demand |
 //! | [`latency`] | any backend, with reads that pend and complete in random order |
+//! | `s3_server` (feature `s3`) | a real S3 server on this machine |
 //! | [`mod@reference`] | a naive backend, correct or with a planted defect: proof that the suite can fail |
 #![allow(clippy::unwrap_used, reason = "a test library: a failed unwrap is a failed case")]
 
@@ -40,6 +41,8 @@ mod macros;
 pub mod matrix;
 pub mod model;
 pub mod reference;
+#[cfg(feature = "s3")]
+pub mod s3_server;
 
 #[doc(hidden)]
 pub use weir_state_api as state_api;

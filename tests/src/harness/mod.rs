@@ -66,6 +66,11 @@ impl<'f> Harness<'f> {
         Self::with_store(factory, store, Some(directory))
     }
 
+    /// A fresh world around a store that has nothing in it, such as an empty part of a bucket.
+    pub fn around(factory: &'f dyn BackendFactory, store: Operator) -> Self {
+        Self::with_store(factory, store, None)
+    }
+
     fn with_store(
         factory: &'f dyn BackendFactory,
         bare_store: Operator,
