@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use weir_backend_forst::{ForstBackendFactory, ForstOptions, RequestLimits};
 use weir_state_api::BackendFactory;
-use weir_tests::conformance::{Case, run_where};
+use weir_tests::conformance::{Case, run_in, run_where};
+use weir_tests::harness::Harness;
 
 use worlds::{Faulty, Live, Slow, tiny, tiny_on_disk, tiny_resources, tiny_with};
 
@@ -78,6 +79,14 @@ fn it_holds_when_flushed_memtables_answer() {
     holds(&factory, |case| !is_long(case));
     let used = factory.options().resources.usage();
     assert!(used.resident_memtable_bytes <= 256 << 10, "{used:?}");
+}
+
+#[test]
+fn it_holds_in_a_local_folder() {
+    let factory = Live::new(tiny());
+    let report = run_in(&factory, |case| !needs_rest(case), || Harness::on_disk(&factory));
+    report.assert_passed();
+    assert!(report.passed.len() > 150, "{report}");
 }
 
 /// Every third read of the store is cut short, to nothing even.
