@@ -73,7 +73,7 @@ impl Compactor {
             by_steps: options.steps.is_some(),
             options: CompactionOptions {
                 table_bytes: options.table_bytes,
-                small_bytes: defaults.small_bytes.min(options.memtable_bytes as u64 / 8),
+                small_bytes: defaults.small_bytes.min(options.memtable_bytes as u64),
                 ..defaults
             },
             output: OutputOptions {

@@ -237,19 +237,20 @@ fn bounds_include_range_deletes() {
 }
 
 #[test]
-fn finished_blocks_can_be_taken_early() {
-    let mut writer = TableWriter::new(options(200, Compression::None)).unwrap();
+fn finished_parts_can_be_taken_early() {
+    let mut writer = TableWriter::new(options(20_000, Compression::None)).unwrap();
     let mut pieces = Vec::new();
     for n in 0..1_000_u32 {
-        writer.add(put(&point(1, 1, &n.to_be_bytes()), &[0; 50]), EntryTraits::POINT).unwrap();
+        writer.add(put(&point(1, 1, &n.to_be_bytes()), &[0; 5_000]), EntryTraits::POINT).unwrap();
         pieces.extend(writer.take_ready());
         assert!(writer.estimated_len() >= pieces.iter().map(Bytes::len).sum::<usize>() as u64);
     }
-    assert!(pieces.len() > 200);
+    assert_eq!(pieces.len(), 4);
+    assert!(pieces.iter().all(|piece| piece.len() >= 1 << 20));
     let written = Written::of(writer, pieces);
     assert_eq!(written.keys_from(b"").len(), 1_000);
     for index in 0..written.meta.block_count() {
-        assert!(written.meta.block_place(index).unwrap().length < 200 + 20);
+        assert!(written.meta.block_place(index).unwrap().length < 20_000 + 20);
     }
     assert_eq!(written.meta.block_place(written.meta.block_count()), None);
 }

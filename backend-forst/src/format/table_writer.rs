@@ -47,8 +47,10 @@ pub(crate) struct TableWriter {
     options: TableOptions,
     block: BlockBuilder,
     compressor: Compressor,
-    /// Finished blocks that were not taken yet, and the length and checksum of all.
+    /// Finished bytes that were not taken yet, those that grow to a part, and the length of all, and the
+    /// checksum of all parts.
     ready: Vec<Bytes>,
+    part: Vec<u8>,
     length: u64,
     crc32: crc32fast::Hasher,
     index: Index,
@@ -89,6 +91,7 @@ impl TableWriter {
             block: BlockBuilder::new(options.restart_interval),
             compressor: Compressor::new(options.compression)?,
             ready: Vec::new(),
+            part: Vec::new(),
             length: 0,
             crc32: crc32fast::Hasher::new(),
             index: Index::default(),
@@ -203,18 +206,22 @@ impl TableWriter {
         let too_large = |_| Error::new(ErrorKind::TooLarge, "a block is longer than 4 GiB");
         let raw_len = u32::try_from(raw.len()).map_err(too_large)?;
         let (stored, code) = self.compressor.compress(raw)?;
-        let mut sealed = Vec::with_capacity(stored.len() + 16);
-        let crc32 = seal(stored, code, raw_len, &mut sealed);
-        let length = u32::try_from(sealed.len()).map_err(too_large)?;
+        let start = self.part.len();
+        let crc32 = seal(stored, code, raw_len, &mut self.part);
+        let length = u32::try_from(self.part.len() - start).map_err(too_large)?;
         self.index.push(&self.separator, BlockPlace { offset: self.length, length, crc32 });
+        self.length += u64::from(length);
         self.block.clear();
-        self.push_ready(sealed);
+        if self.part.len() >= PART_LEN {
+            let next = Vec::with_capacity(PART_LEN + PART_LEN / 8);
+            let part = std::mem::replace(&mut self.part, next);
+            self.push_ready(part);
+        }
         Ok(())
     }
 
     fn push_ready(&mut self, bytes: Vec<u8>) {
         self.crc32.update(&bytes);
-        self.length += bytes.len() as u64;
         self.ready.push(Bytes::from(bytes));
     }
 
@@ -226,11 +233,16 @@ impl TableWriter {
         if !self.block.is_empty() {
             self.end_block()?;
         }
+        let last = std::mem::take(&mut self.part);
+        if !last.is_empty() {
+            self.push_ready(last);
+        }
         let range_deletes = RangeDeletes::union_of(std::mem::take(&mut self.range_deletes));
         self.complete_properties(&range_deletes);
         let filter = Filter::build(self.options.filter, std::mem::take(&mut self.hashes));
         let (parts, meta) =
             encode_end(&filter, &self.index, &range_deletes, &self.properties, self.length)?;
+        self.length += parts.len() as u64;
         self.push_ready(parts);
         Ok(FinishedTable {
             ready: self.ready,
@@ -263,6 +275,9 @@ impl TableWriter {
         }
     }
 }
+
+/// About how many bytes leave the writer at once: some stores hand each part to another thread.
+const PART_LEN: usize = 1 << 20;
 
 /// The longest entry: what leaves room for the rest of its block in 4 GiB.
 const MAX_ENTRY_LEN: usize = 2 << 30;

@@ -4,7 +4,7 @@
 //! not hold a key nearly free, so runs may lie above each other, and bytes are rewritten rarely.
 //!
 //! ```text
-//! level 0     runs as they were flushed, merged into one of level 1 when there are 4
+//! level 0     runs as they were flushed, merged into one of level 1 when there are 4, or 8 small ones
 //! levels 1..  up to 4 runs each, merged into one of the next level
 //! the oldest  takes in everything above it (but level 0) once that has grown to its own size
 //! ```
@@ -30,8 +30,8 @@ pub(crate) struct CompactionOptions {
     pub level0_runs: usize,
     /// Runs of one deeper level that are merged.
     pub tier_runs: usize,
-    /// Flushed runs with less bytes together wait until there are twice as many: checkpoints may
-    /// leave small ones, and each merge costs a rewrite more for all their bytes.
+    /// Flushed runs with less bytes together wait until there are twice as many: frequent checkpoints
+    /// leave small ones, and each merge with what is below rewrites that too.
     pub small_bytes: u64,
     /// About how long tables become, in bytes.
     pub table_bytes: u64,
@@ -49,7 +49,7 @@ impl Default for CompactionOptions {
         CompactionOptions {
             level0_runs: 4,
             tier_runs: 4,
-            small_bytes: 8 << 20,
+            small_bytes: 64 << 20,
             table_bytes: 64 << 20,
             slice_bytes: 1 << 30,
             min_visible_percent: 25,

@@ -106,7 +106,10 @@ impl BlockCursor {
     #[inline]
     pub(crate) fn next(&mut self) {
         if self.at.wrapping_add(1) < self.places.len() && self.is_valid() {
-            self.go_to(self.at + 1);
+            // The keys of a group begin with bytes of the same head.
+            let common = self.places[self.at].shared.min(self.places[self.at + 1].shared);
+            self.at += 1;
+            self.complete_key(common as usize);
         } else if self.is_valid() && self.group + 1 < self.block.groups() {
             self.unfold(self.group + 1);
             self.go_to(0);
@@ -158,9 +161,18 @@ impl BlockCursor {
     #[inline]
     fn go_to(&mut self, at: usize) {
         self.at = at;
-        if let Some(place) = self.places.get(at) {
-            self.key.clear();
-            self.key.extend_from_slice(&self.block.head(self.group)[..place.shared as usize]);
+        self.complete_key(0);
+    }
+
+    /// Makes the key that of the entry it is at; so many bytes of it are right.
+    #[inline]
+    fn complete_key(&mut self, right: usize) {
+        if let Some(place) = self.places.get(self.at) {
+            self.key.truncate(right);
+            let shared = place.shared as usize;
+            if right < shared {
+                self.key.extend_from_slice(&self.block.head(self.group)[right..shared]);
+            }
             let suffix = place.suffix as usize;
             let suffix = suffix..suffix + place.suffix_len as usize;
             self.key.extend_from_slice(&self.block.payload()[suffix]);
