@@ -14,7 +14,7 @@ use slatedb::db_cache::foyer::{FoyerCache, FoyerCacheOptions};
 use slatedb::object_store::local::LocalFileSystem;
 use slatedb::{Db, KeyValue};
 use tempfile::TempDir;
-use weir_backend_forst::{ForstBackendFactory, ForstOptions, ForstResources};
+use weir_backend_forst::{Compression, ForstBackendFactory, ForstOptions, ForstResources};
 use weir_state_api::{
     CheckpointId, Codec, Environment, Error, ErrorKind, KeyedStore, Notification, OpenRequest,
     Ordered, Result, SnapshotRequest, SortedMapState, TokioSpawner, ValueState,
@@ -113,7 +113,10 @@ impl Forst {
             .memtable_bytes(MEMORY as u64 / 2)
             .build()?;
         // Reads are answered by the block cache, not by memtables that were flushed, as SlateDB's are.
-        let options = ForstOptions::default().with_resources(resources).with_keep_flushed(false);
+        let options = ForstOptions::default()
+            .with_resources(resources)
+            .with_keep_flushed(false)
+            .with_flush_compression(Compression::Lz4);
         let factory = ForstBackendFactory::new(options);
         recorder.introduce(FORST, format!("{:?}", factory.options()));
         let mut environment = Environment::in_memory();
