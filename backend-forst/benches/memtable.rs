@@ -14,63 +14,67 @@ use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use format::EntryKind;
-use memtable::{Memtables, Sorted};
-use weir_state_api::StateShape;
+use memtable::{MapRoute, Memtables, Route, Sorted};
 use xxhash_rust::xxh3::xxh3_64;
 
 const KEYS: usize = 100_000;
 const VALUE: [u8; 40] = [7; 40];
 
-/// Keys in a random order, with their hashes.
-fn keys() -> Vec<([u8; 16], u64)> {
+/// Stored keys in a random order, each with its route.
+type Keys = Vec<([u8; 16], Route)>;
+
+/// Keys that `route` leads to, of maps with ten entries each as far as they are of maps.
+fn keys(route: fn(&[u8]) -> Route) -> Keys {
     let key = |n: u64| {
-        let noise = n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
         let mut key = [1; 16];
-        key[8..].copy_from_slice(&noise);
-        (key, xxh3_64(&key))
+        key[4..12].copy_from_slice(&(n % (KEYS as u64 / 10)).to_be_bytes());
+        key[12..].copy_from_slice(&(n as u32).to_be_bytes());
+        (key, route(&key))
     };
-    (0..KEYS as u64).map(key).collect()
+    (0..KEYS as u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) % KEYS as u64).map(key).collect()
 }
 
-fn filled(shape: StateShape, keys: &[([u8; 16], u64)]) -> Memtables {
+fn filled(keys: &Keys) -> Memtables {
     let mut table = Memtables::default();
-    for (key, hash) in keys {
-        table.set(shape, *hash, key, EntryKind::Put, &VALUE);
+    for (key, route) in keys {
+        table.set(*route, key, EntryKind::Put, &VALUE);
     }
     table
 }
 
-fn get(tables: &Memtables, shape: StateShape, hash: u64, key: &[u8]) {
-    match shape {
-        StateShape::Point => {
+fn get(tables: &Memtables, route: Route, key: &[u8]) {
+    match route {
+        Route::Point { hash } => {
             black_box(tables.point(hash, key));
         }
-        StateShape::Ordered | StateShape::Queue => {
-            black_box(tables.active().ordered().get(key));
+        Route::Map(route) => {
+            black_box(tables.active().ordered().get(route, key));
         }
     }
 }
 
 fn all(c: &mut Criterion) {
-    let keys = keys();
-    for (name, shape) in [("point", StateShape::Point), ("ordered", StateShape::Ordered)] {
+    let point = keys(|key| Route::Point { hash: xxh3_64(key) });
+    let maps = keys(|key| Route::Map(MapRoute::to(key, 12)));
+    let one_map = keys(|key| Route::Map(MapRoute::to(key, 4)));
+    for (name, keys) in [("point", point), ("maps", maps), ("one map", one_map)] {
         let mut group = c.benchmark_group(format!("memtable, {name}"));
         group.throughput(Throughput::Elements(KEYS as u64)).sample_size(20);
         group.bench_function("fill", |b| {
-            b.iter_batched(|| (), |()| filled(shape, &keys), BatchSize::PerIteration);
+            b.iter_batched(|| (), |()| filled(&keys), BatchSize::PerIteration);
         });
-        let mut table = filled(shape, &keys);
+        let mut table = filled(&keys);
         group.bench_function("get", |b| {
             b.iter(|| {
-                for (key, hash) in &keys {
-                    get(&table, shape, *hash, key);
+                for (key, route) in &keys {
+                    get(&table, *route, key);
                 }
             });
         });
         group.bench_function("replace", |b| {
             b.iter(|| {
-                for (key, hash) in &keys {
-                    table.set(shape, *hash, key, EntryKind::Put, black_box(&VALUE));
+                for (key, route) in &keys {
+                    table.set(*route, key, EntryKind::Put, black_box(&VALUE));
                 }
             });
         });
@@ -78,8 +82,8 @@ fn all(c: &mut Criterion) {
             b.iter_batched(
                 Memtables::default,
                 |mut table| {
-                    for (key, hash) in &keys {
-                        table.append(shape, *hash, key, black_box(&[7; 8]));
+                    for (key, route) in &keys {
+                        table.append(*route, key, black_box(&[7; 8]));
                     }
                     table
                 },

@@ -8,9 +8,8 @@ use weir_state_api::{Result, StateId};
 
 use super::TableView;
 use super::resident::Retired;
-use super::sources::PinnedMemory;
 use crate::lsm::ShardState;
-use crate::memtable::{Memtable, OrderedTable};
+use crate::memtable::Memtable;
 use crate::store::{MemtableBudget, MemtablePermit};
 
 /// A frozen memtable. Shared by reads, the flush and snapshots.
@@ -70,12 +69,6 @@ impl Frozen {
         *self.permit.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let permit = budget.resident(bytes as u64);
         Retired { memtable: Arc::clone(&self.memtable), eras: Arc::clone(&self.eras), permit }
-    }
-
-    /// Its entries of maps and queues, for a scan of this range.
-    pub(crate) fn pin(&self, entries: OrderedTable, range: (&[u8], Option<&[u8]>)) -> PinnedMemory {
-        let deleted = Arc::new(self.memtable.deleted().within(range.0, range.1));
-        PinnedMemory { entries, deleted, eras: Arc::clone(&self.eras) }
     }
 
     /// Whether nobody flushes it and nobody has.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_state_api::stored_key::{map_bounds, push_map, push_map_prefix, push_point, take_part};
+use weir_state_api::stored_key::{push_map_bounds, push_map_prefix, push_point, take_part};
 use weir_state_api::ttl::TtlTime;
 use weir_state_api::{
     Address, AppendGuard, Capabilities, Change, DeferredValues, KeyRef, KeyedBackend, Lookup,
@@ -18,14 +18,15 @@ use super::lookup::read_one;
 use super::multi_get::multi_get;
 use super::options::ForstOptions;
 use super::read::{Read, Target, pending, read};
-use super::scan::MapScan;
+use super::scan::scan_map;
 use super::snapshot::{QueueBounds, Snapshots};
-use super::sources::KeyRange;
+use super::sources::{KeyRange, MapPart};
 use super::states::{State, States};
 use super::timers::{QueueHead, TimerQueue, time_of_suffix};
 use super::tree::Tree;
 use crate::format::{EntryKind, filter_hash};
 use crate::lsm::Direction;
+use crate::memtable::{MapRoute, Route};
 
 /// An instance of the backend.
 pub(crate) struct ForstBackend {
@@ -40,6 +41,8 @@ pub(crate) struct ForstBackend {
     deferred: DeferredReads,
     /// The stored key of the running access.
     key: Vec<u8>,
+    /// The map of the running access.
+    map: MapPart,
     /// The value read last, to lend it.
     value: Vec<u8>,
     /// The value that a function wrote.
@@ -68,6 +71,7 @@ impl ForstBackend {
             limit,
             deferred: DeferredReads::default(),
             key: Vec::new(),
+            map: MapPart::nothing(),
             value: Vec::new(),
             output: Vec::new(),
             polled: PolledTimer::default(),
@@ -105,16 +109,23 @@ impl ForstBackend {
         locate(&self.tree, &self.states, at, &mut self.key, call)
     }
 
-    /// The shard of an access that only maps offer, the state's number there, and what the keys of the
-    /// map begin with.
-    fn locate_map(&self, at: &Address<'_>, call: &str) -> Result<(usize, StateId, Vec<u8>)> {
+    /// Finds where an access goes that only maps offer. Whether the range has any keys.
+    #[inline]
+    fn locate_map(&mut self, at: &Address<'_>, range: MapRange<'_>, call: &str) -> Result<bool> {
         let shard = self.tree.shard_of(at.key)?;
         let state = self.states.get(at.state)?;
         state.descriptor.expect(state.shape == StateShape::Ordered, call)?;
-        let stored = self.tree.stored(shard, at.state);
-        let mut prefix = Vec::new();
-        push_map_prefix(stored, at.key, at.namespace, &mut prefix);
-        Ok((shard, stored, prefix))
+        if range.is_empty() {
+            return Ok(false);
+        }
+        let KeyRange { from, to } = &mut self.map.range;
+        self.map.shard = shard;
+        self.map.state = self.tree.stored(shard, at.state);
+        from.clear();
+        push_map_prefix(self.map.state, at.key, at.namespace, from);
+        (self.map.hash, self.map.prefix_len) = (filter_hash(from), from.len());
+        push_map_bounds(range, from, to);
+        Ok(true)
     }
 
     /// The timers of a queue.
@@ -125,7 +136,7 @@ impl ForstBackend {
     }
 
     fn set(&mut self, target: Target, kind: EntryKind, value: &[u8]) {
-        self.tree.set(target.shard, target.shape, target.hash, &self.key, kind, value);
+        self.tree.set(target.shard, target.route, &self.key, kind, value);
     }
 
     /// Refuses an append that would make a value too long, as far as its length is known.
@@ -159,12 +170,20 @@ pub(crate) fn locate(
     let state = states.get(at.state)?;
     let stored = tree.stored(shard, at.state);
     key.clear();
-    match state.shape {
-        StateShape::Point => push_point(stored, at.key, at.namespace, key),
-        StateShape::Ordered => push_map(stored, at.key, at.namespace, at.map_key, key),
-        StateShape::Queue => state.descriptor.expect(false, call)?,
-    }
-    Ok(Target { shard, shape: state.shape, state: stored, hash: filter_hash(key) })
+    let route = match state.shape {
+        StateShape::Point => {
+            push_point(stored, at.key, at.namespace, key);
+            Route::Point { hash: filter_hash(key) }
+        }
+        StateShape::Ordered => {
+            push_map_prefix(stored, at.key, at.namespace, key);
+            let route = MapRoute::to(key, key.len());
+            key.extend_from_slice(at.map_key);
+            Route::Map(route)
+        }
+        StateShape::Queue => return Err(state.descriptor.expect(false, call).unwrap_err()),
+    };
+    Ok(Target { shard, state: stored, route })
 }
 
 impl std::fmt::Debug for ForstBackend {
@@ -256,6 +275,24 @@ impl KeyedBackend for ForstBackend {
         Ok(())
     }
 
+    fn put_entries(&mut self, at: &Address<'_>, entries: &Page) -> Result<()> {
+        let Some((map_key, _)) = entries.get(0) else { return Ok(()) };
+        at.check_lengths()?;
+        let target = self.locate(&Address { map_key, ..*at }, "put_entries")?;
+        let Route::Map(MapRoute { prefix_len, .. }) = target.route else {
+            return entries.iter().try_for_each(|(_, value)| self.put(at, value));
+        };
+        for (map_key, value) in entries.iter() {
+            Address { map_key, ..*at }.check_lengths()?;
+            self.limit.check(value.len())?;
+            self.make_room()?;
+            self.key.truncate(prefix_len);
+            self.key.extend_from_slice(map_key);
+            self.set(target, EntryKind::Put, value);
+        }
+        Ok(())
+    }
+
     fn delete(&mut self, at: &Address<'_>) -> Result<()> {
         let target = self.locate(at, "delete")?;
         self.make_room()?;
@@ -268,7 +305,7 @@ impl KeyedBackend for ForstBackend {
         let target = self.locate(at, "append")?;
         self.make_room()?;
         self.check_append(at, target, value.len())?;
-        self.tree.append(target.shard, target.shape, target.hash, &self.key, value);
+        self.tree.append(target.shard, target.route, &self.key, value);
         Ok(())
     }
 
@@ -290,14 +327,7 @@ impl KeyedBackend for ForstBackend {
             Change::Put => {
                 self.limit.check(self.output.len())?;
                 let (tree, key) = (&mut self.tree, &self.key);
-                tree.set(
-                    target.shard,
-                    target.shape,
-                    target.hash,
-                    key,
-                    EntryKind::Put,
-                    &self.output,
-                );
+                tree.set(target.shard, target.route, key, EntryKind::Put, &self.output);
             }
             Change::Delete => self.set(target, EntryKind::Delete, &[]),
         }
@@ -312,28 +342,26 @@ impl KeyedBackend for ForstBackend {
         page: &mut Page,
     ) -> Result<ScanStep> {
         self.background.take_mail(&mut self.tree);
-        let (shard, state, prefix) = self.locate_map(at, "scan")?;
-        if range.is_empty() {
+        if !self.locate_map(at, range, "scan")? {
             return Ok(ScanStep::Last);
         }
-        let (from, to) = map_bounds(&prefix, range);
-        let range = KeyRange { from, to };
         let direction = match order {
             Order::Ascending => Direction::Forward,
             Order::Descending => Direction::Backward,
         };
-        let walk = self.tree.pin(shard, &range).walk(&range, direction, Some(&prefix));
-        Box::new(MapScan { walk, state, prefix_len: prefix.len() }).next(page)
+        scan_map(&self.tree, &mut self.map, direction, page)
+    }
+
+    fn has_map_keys(&mut self, at: &Address<'_>) -> Result<Option<bool>> {
+        self.locate_map(at, MapRange::ALL, "has_map_keys")?;
+        Ok(self.tree.has_entries(&self.map))
     }
 
     fn delete_range(&mut self, at: &Address<'_>, range: MapRange<'_>) -> Result<()> {
-        let (shard, _, prefix) = self.locate_map(at, "delete_range")?;
-        if range.is_empty() {
-            return Ok(());
+        if self.locate_map(at, range, "delete_range")? {
+            self.make_room()?;
+            self.tree.delete_range(&self.map);
         }
-        self.make_room()?;
-        let (from, to) = map_bounds(&prefix, range);
-        self.tree.delete_range(shard, &from, &to, filter_hash(&prefix));
         Ok(())
     }
 

@@ -266,9 +266,8 @@ pub(crate) async fn read_all(pending: PendingReads) -> Result<Vec<Option<Bytes>>
         let mut needs = Needs::default();
         for index in waiting.drain(..) {
             let read = &mut reads[index];
-            let Target { shard, state, hash, .. } = read.target;
-            let shard = &version.shards()[shard];
-            let wanted = Wanted { key: &keys[read.key.clone()], hash, state };
+            let shard = &version.shards()[read.target.shard];
+            let wanted = read.target.wanted(&keys[read.key.clone()]);
             let reached = match read.search.need(shard, wanted) {
                 Some(need) => need,
                 None => read.search.go_on(shard, wanted, &mut buffer)?,

@@ -1,19 +1,32 @@
 //! The path of a point read through an instance.
 
-use weir_state_api::{Result, StateShape};
+use weir_state_api::{Result, StateId};
 
 use super::lookup::{PendingReads, Reached, Search, Wanted};
 use super::tree::{InMemory, Tree};
+use crate::format::filter_hash;
+use crate::memtable::Route;
 
 /// Where an access goes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Target {
     pub(crate) shard: usize,
-    pub(crate) shape: StateShape,
     /// The state's number in the shard.
-    pub(crate) state: weir_state_api::StateId,
-    /// Of the stored key.
-    pub(crate) hash: u64,
+    pub(crate) state: StateId,
+    /// Where memtables have the key.
+    pub(crate) route: Route,
+}
+
+impl Target {
+    /// What tables are searched for.
+    #[inline]
+    pub(crate) fn wanted<'k>(&self, key: &'k [u8]) -> Wanted<'k> {
+        let hash = match self.route {
+            Route::Point { hash } => hash,
+            Route::Map(_) => filter_hash(key),
+        };
+        Wanted { key, hash, state: self.state }
+    }
 }
 
 /// The answer, as far as it is known without the store.
@@ -34,9 +47,8 @@ pub(crate) fn read<'b>(
     key: &[u8],
     buffer: &'b mut Vec<u8>,
 ) -> Result<Read<'b>> {
-    let wanted = Wanted { key, hash: target.hash, state: target.state };
     let mut search = Search::default();
-    let memory = tree.look_in_memory(target.shard, target.shape, wanted, &mut search);
+    let memory = tree.look_in_memory(target, key, &mut search);
     match memory {
         InMemory::Found(value) => return Ok(Read::Found(value)),
         InMemory::Absent => return Ok(Read::Absent),
@@ -47,7 +59,7 @@ pub(crate) fn read<'b>(
         InMemory::Oldest(value) => {
             search.finish(&shard.states()[target.state.index()].eras, value, buffer)?
         }
-        _ => search.go_on(shard, wanted, buffer)?,
+        _ => search.go_on(shard, target.wanted(key), buffer)?,
     };
     Ok(match reached {
         Reached::Found => Read::Found(buffer),

@@ -10,9 +10,8 @@ use std::sync::Arc;
 use weir_state_api::StateId;
 
 use super::frozen::era_in;
-use super::lookup::Wanted;
 use crate::format::EntryKind;
-use crate::memtable::Memtable;
+use crate::memtable::{MapRoute, Memtable};
 use crate::store::ResidentPermit;
 
 /// A memtable without the table that it has become: that may be compacted away meanwhile.
@@ -80,12 +79,12 @@ impl Resident {
     }
 
     /// The newest version of a key of a map or queue in any table, as far as it is known here.
-    pub(super) fn newest_ordered(&self, wanted: Wanted<'_>) -> Newest<'_> {
+    pub(super) fn newest_ordered(&self, state: StateId, route: MapRoute, key: &[u8]) -> Newest<'_> {
         for (behind, retired) in self.memtables.iter().enumerate() {
-            if let Some(found) = retired.memtable.ordered().get(wanted.key) {
-                return self.version(behind, wanted.state, found.kind, found.value);
+            if let Some(found) = retired.memtable.ordered().get(route, key) {
+                return self.version(behind, state, found.kind, found.value);
             }
-            if retired.memtable.deleted().covers(wanted.key) {
+            if retired.memtable.deleted().covers(key) {
                 return Newest::Known(None);
             }
         }

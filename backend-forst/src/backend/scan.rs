@@ -4,7 +4,80 @@ use std::task::{Context, Poll, Waker, ready};
 
 use weir_state_api::{Page, Result, Scan, ScanStep, StateId};
 
-use super::view::Walk;
+use super::sources::MapPart;
+use super::tree::{InOne, Tree};
+use super::view::{ShardView, Walk};
+use crate::format::{Entry, EntryKind};
+use crate::lsm::Direction;
+
+/// Begins a scan over a part of a map. As long as one memtable has all of it, entries go to the page
+/// straight from there.
+pub(crate) fn scan_map(
+    tree: &Tree,
+    map: &mut MapPart,
+    direction: Direction,
+    page: &mut Page,
+) -> Result<ScanStep> {
+    match tree.in_one(map) {
+        InOne::Nothing => return Ok(ScanStep::Last),
+        InOne::Memtable(entries) => {
+            let mut left = entries.bound(&map.range.from)..entries.bound(&map.range.to);
+            if page.limit() > 1 {
+                page.reserve(entries.bytes_from(left.start));
+            }
+            let push = |entry: Entry<'_>| {
+                let more = !page.is_full();
+                if more && entry.kind != EntryKind::Delete {
+                    page.push(&entry.key[map.prefix_len..], entry.value);
+                }
+                more
+            };
+            let all = match direction {
+                Direction::Forward => entries.visit(&mut left, push),
+                Direction::Backward => entries.visit_backwards(&mut left, push),
+            };
+            if all {
+                return Ok(ScanStep::Last);
+            }
+            // The rest of it is pinned.
+            let (bound, at) = match direction {
+                Direction::Forward => (&mut map.range.from, left.start),
+                Direction::Backward => (&mut map.range.to, left.end),
+            };
+            if let Some(entry) = entries.entry(at) {
+                entry.key.clone_into(bound);
+            }
+        }
+        InOne::Other => {}
+    }
+    let pinned = PinnedMap { view: tree.pin(map), map: map.clone(), direction };
+    if page.is_full() {
+        return Ok(ScanStep::More(Box::new(pinned)));
+    }
+    Box::new(pinned.walk()).next(page)
+}
+
+/// A part of a map that is scanned only if it is asked for.
+#[derive(Debug)]
+struct PinnedMap {
+    view: ShardView,
+    map: MapPart,
+    direction: Direction,
+}
+
+impl PinnedMap {
+    fn walk(self) -> MapScan {
+        let MapPart { state, hash, prefix_len, range, .. } = self.map;
+        let walk = self.view.walk(&range, self.direction, Some(hash));
+        MapScan { walk, state, prefix_len }
+    }
+}
+
+impl Scan for PinnedMap {
+    fn next(self: Box<Self>, page: &mut Page) -> Result<ScanStep> {
+        Box::new(self.walk()).next(page)
+    }
+}
 
 /// The rest of a scan. It owns what it reads from.
 #[derive(Debug)]

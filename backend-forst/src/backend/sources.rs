@@ -1,6 +1,7 @@
 //! Memtables and runs as sorted sequences, for scans.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -8,9 +9,9 @@ use weir_state_api::{BoxFuture, Result, StateId};
 
 use super::frozen::era_in;
 use super::{Run, Table, TableView};
-use crate::format::{Block, BlockCursor, Entry, TableMeta, filter_hash};
+use crate::format::{Block, BlockCursor, Entry, TableMeta};
 use crate::lsm::{Direction, SortedSource};
-use crate::memtable::{DeletedRanges, OrderedTable, Place};
+use crate::memtable::{DeletedRanges, Position, Sequence};
 use crate::store::load_ends;
 
 /// The stored keys that a scan covers: from the first up to and without the second.
@@ -20,10 +21,42 @@ pub(crate) struct KeyRange {
     pub(crate) to: Vec<u8>,
 }
 
+/// A range of the entries of one map.
+#[derive(Debug, Clone)]
+pub(crate) struct MapPart {
+    pub(crate) shard: usize,
+    /// The state's stored number.
+    pub(crate) state: StateId,
+    /// Of what all keys of the map begin with.
+    pub(crate) hash: u64,
+    /// The length of that.
+    pub(crate) prefix_len: usize,
+    pub(crate) range: KeyRange,
+}
+
+impl MapPart {
+    /// Buffers for one.
+    pub(crate) fn nothing() -> Self {
+        MapPart {
+            shard: 0,
+            state: StateId(0),
+            hash: 0,
+            prefix_len: 0,
+            range: KeyRange { from: Vec::new(), to: Vec::new() },
+        }
+    }
+
+    /// What all keys of the map begin with: so do the keys that a range begins with.
+    pub(crate) fn prefix(&self) -> &[u8] {
+        &self.range.from[..self.prefix_len]
+    }
+}
+
 /// A memtable as it was when a scan began.
 #[derive(Debug, Clone)]
 pub(crate) struct PinnedMemory {
-    pub(crate) entries: OrderedTable,
+    /// Maps, in the order of their keys.
+    pub(crate) entries: Arc<[Sequence]>,
     pub(crate) deleted: Arc<DeletedRanges>,
     /// The era of each state by its stored number.
     pub(crate) eras: Arc<Vec<u8>>,
@@ -42,29 +75,48 @@ pub(crate) struct MemorySource {
     memory: PinnedMemory,
     range: KeyRange,
     direction: Direction,
-    place: Option<Place>,
+    /// The maps that are left, the present one among them.
+    maps: Range<usize>,
+    /// The entries that are left of it, the present one among them.
+    left: Range<Position>,
 }
 
 impl MemorySource {
     pub(crate) fn new(memory: PinnedMemory, range: KeyRange, direction: Direction) -> Self {
-        let mut source = MemorySource { memory, range, direction, place: None };
-        let found = match direction {
-            Direction::Forward => source.memory.entries.entry_from(&source.range.from),
-            Direction::Backward => source.memory.entries.entry_before(Some(&source.range.to)),
-        };
-        source.place = found.map(|(place, _)| place);
-        source.end_outside();
+        let maps = &memory.entries;
+        let first = maps.partition_point(|map| map.is_before(&range.from));
+        let end = first + maps[first..].partition_point(|map| !map.is_behind(&range.to));
+        let left = Position::START..Position::START;
+        let mut source = MemorySource { memory, range, direction, maps: first..end, left };
+        source.enter();
         source
     }
 
-    /// Ends where the range does.
-    fn end_outside(&mut self) {
-        let inside = self.place.is_some_and(|place| {
-            let key = &self.memory.entries.entry(place).key[..];
-            key >= &self.range.from[..] && key < &self.range.to[..]
-        });
-        if !inside {
-            self.place = None;
+    fn map(&self) -> Option<&Sequence> {
+        let index = match self.direction {
+            _ if self.maps.is_empty() => return None,
+            Direction::Forward => self.maps.start,
+            Direction::Backward => self.maps.end - 1,
+        };
+        self.memory.entries.get(index)
+    }
+
+    /// Goes over to the next map with an entry in the range, if the present one has none left.
+    fn enter(&mut self) {
+        while let Some(map) = self.map() {
+            let left = map.bound(&self.range.from)..map.bound(&self.range.to);
+            if !left.is_empty() {
+                self.left = left;
+                return;
+            }
+            self.leave();
+        }
+    }
+
+    fn leave(&mut self) {
+        match self.direction {
+            Direction::Forward => self.maps.start += 1,
+            Direction::Backward => self.maps.end -= 1,
         }
     }
 }
@@ -100,12 +152,12 @@ pub(crate) struct RunSource {
 const MAX_READ_AHEAD: usize = 64;
 
 impl RunSource {
-    /// `map_prefix`: what all keys of the range begin with, if that is what the keys of one map do.
+    /// `prefix_hash`: of what all keys of the range begin with, if that is what the keys of one map do.
     pub(crate) fn new(
         run: &Run,
         range: KeyRange,
         direction: Direction,
-        map_prefix: Option<&[u8]>,
+        prefix_hash: Option<u64>,
     ) -> Self {
         let mut tables: VecDeque<_> =
             run.overlapping(&range.from, &range.to).iter().cloned().collect();
@@ -116,7 +168,7 @@ impl RunSource {
             tables,
             range,
             direction,
-            prefix_hash: map_prefix.map(filter_hash),
+            prefix_hash,
             meta: None,
             cursor: None,
             there: false,
@@ -320,18 +372,25 @@ impl SortedSource for MemorySource {
     }
 
     fn entry(&self) -> Option<Entry<'_>> {
-        let entry = self.memory.entries.entry(self.place?);
-        Some(Entry { key: &entry.key, kind: entry.kind, value: &entry.value })
+        let map = self.map()?;
+        match self.direction {
+            Direction::Forward => map.entry(self.left.start),
+            Direction::Backward => map.entry(map.previous(self.left.end)?),
+        }
     }
 
     fn advance(&mut self) {
-        let Some(place) = self.place else { return };
-        let next = match self.direction {
-            Direction::Forward => self.memory.entries.after(place),
-            Direction::Backward => self.memory.entries.before(place),
-        };
-        self.place = next.map(|(place, _)| place);
-        self.end_outside();
+        let Some(map) = self.map() else { return };
+        match self.direction {
+            Direction::Forward => self.left.start = map.next(self.left.start),
+            Direction::Backward => {
+                self.left.end = map.previous(self.left.end).unwrap_or(self.left.start);
+            }
+        }
+        if self.left.is_empty() {
+            self.leave();
+            self.enter();
+        }
     }
 
     fn era(&self, state: StateId) -> u8 {

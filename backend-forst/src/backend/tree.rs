@@ -3,21 +3,24 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use weir_state_api::stored_key::state_of;
+use weir_state_api::stored_key::{STATE_PREFIX_LEN, push_state, state_of};
 use weir_state_api::ttl::{StateTtl, TtlTime};
 use weir_state_api::{
     KeyGroup, KeyGroupRange, KeyRef, Result, StateDescriptor, StateId, StateShape, foreign_key,
 };
 
 use super::frozen::{Frozen, era_in};
-use super::lookup::{Search, Wanted};
+use super::lookup::Search;
+use super::read::Target;
 use super::resident::{Newest, Resident, Retired};
-use super::sources::{KeyRange, PinnedMemory};
+use super::sources::{MapPart, PinnedMemory};
 use super::view::ShardView;
 use super::{ShardEdit, Table, TableView, Version};
-use crate::format::{EntryKind, StateProperties};
+use crate::format::{EntryKind, StateProperties, filter_hash};
 use crate::lsm::{ShardState, StateEras, TableId};
-use crate::memtable::{DeletedRanges, LogEntry, Memtable, Memtables, OrderedTable, PointVersion};
+use crate::memtable::{
+    LogEntry, MapRoute, Memtable, Memtables, OrderedTable, PointVersion, Route, Sequence,
+};
 use crate::store::{MemtableBudget, MemtablePermit};
 
 /// The memtables of one shard.
@@ -43,18 +46,24 @@ impl ShardMemory {
     }
 
     #[inline]
-    fn look_for_point(&self, wanted: Wanted<'_>, search: &mut Search) -> InMemory<'_> {
-        let current = self.era(wanted.state);
-        let mut version = self.memtables.point(wanted.hash, wanted.key);
+    fn look_for_point(
+        &self,
+        state: StateId,
+        hash: u64,
+        key: &[u8],
+        search: &mut Search,
+    ) -> InMemory<'_> {
+        let current = self.era(state);
+        let mut version = self.memtables.point(hash, key);
         while let Some(found) = version {
             let era = match found.age.checked_sub(1) {
                 None => current,
                 Some(behind) => match self.frozen.get(behind) {
-                    Some(frozen) => frozen.era(wanted.state),
+                    Some(frozen) => frozen.era(state),
                     None => {
                         let behind = behind - self.frozen.len();
                         let PointVersion { kind, value, .. } = found;
-                        let newest = self.resident.version(behind, wanted.state, kind, value);
+                        let newest = self.resident.version(behind, state, kind, value);
                         return in_tables(newest, current, search);
                     }
                 },
@@ -67,21 +76,28 @@ impl ShardMemory {
         InMemory::Below
     }
 
-    fn look_for_ordered(&self, wanted: Wanted<'_>, search: &mut Search) -> InMemory<'_> {
-        let current = self.era(wanted.state);
+    #[inline]
+    fn look_for_ordered(
+        &self,
+        state: StateId,
+        route: MapRoute,
+        key: &[u8],
+        search: &mut Search,
+    ) -> InMemory<'_> {
+        let current = self.era(state);
         let active = std::iter::once((self.memtables.active(), current));
-        let frozen = self.frozen.iter().map(|f| (&*f.memtable, f.era(wanted.state)));
+        let frozen = self.frozen.iter().map(|f| (&*f.memtable, f.era(state)));
         for (memtable, era) in active.chain(frozen) {
-            let found = memtable.ordered().get(wanted.key);
+            let found = memtable.ordered().get(route, key);
             let end = found.and_then(|f| settle(f.kind, f.value, era, current, search));
             if let Some(end) = end {
                 return end;
             }
-            if memtable.deleted().covers(wanted.key) {
+            if memtable.deleted().covers(key) {
                 return InMemory::Oldest(None);
             }
         }
-        in_tables(self.resident.newest_ordered(wanted), current, search)
+        in_tables(self.resident.newest_ordered(state, route, key), current, search)
     }
 }
 
@@ -144,6 +160,17 @@ pub(crate) enum InMemory<'m> {
     Below,
     /// The oldest version is this value of an era, under the operands of the search.
     Oldest(Option<(u8, &'m [u8])>),
+}
+
+/// Where a part of a map is.
+#[derive(Debug)]
+pub(crate) enum InOne<'m> {
+    /// There is none.
+    Nothing,
+    /// In this memtable: all its entries, of the current era.
+    Memtable(&'m Sequence),
+    /// In several, or in tables.
+    Other,
 }
 
 impl Tree {
@@ -279,105 +306,154 @@ impl Tree {
     pub(crate) fn set(
         &mut self,
         shard: usize,
-        shape: StateShape,
-        hash: u64,
+        route: Route,
         key: &[u8],
         kind: EntryKind,
         value: &[u8],
     ) {
-        self.memory[shard].memtables.set(shape, hash, key, kind, value);
+        self.memory[shard].memtables.set(route, key, kind, value);
     }
 
     /// Appends to the newest version of a key.
-    pub(crate) fn append(
-        &mut self,
-        shard: usize,
-        shape: StateShape,
-        hash: u64,
-        key: &[u8],
-        more: &[u8],
-    ) {
-        self.memory[shard].memtables.append(shape, hash, key, more);
+    pub(crate) fn append(&mut self, shard: usize, route: Route, key: &[u8], more: &[u8]) {
+        self.memory[shard].memtables.append(route, key, more);
     }
 
     /// Deletes a range of the entries of one map. Where nothing older can have any, no range delete is
     /// left behind.
-    pub(crate) fn delete_range(&mut self, shard: usize, from: &[u8], to: &[u8], prefix_hash: u64) {
-        let older = self.may_have_older(shard, from, to, prefix_hash);
-        self.memory[shard].memtables.delete_range(from, to, older);
+    pub(crate) fn delete_range(&mut self, map: &MapPart) {
+        let MapPart { shard, hash, range, .. } = map;
+        let (from, to) = (&range.from[..], &range.to[..]);
+        let frozen = &self.memory[*shard].frozen;
+        let is_frozen =
+            |frozen: &Arc<Frozen>| frozen.memtable.ordered().has_any(*hash, map.prefix(), from, to);
+        let older = frozen.iter().any(is_frozen) || self.may_be_in_tables(map);
+        self.memory[*shard].memtables.delete_range((*hash, map.prefix()), from, to, older);
     }
 
-    /// Whether frozen memtables or tables may hold entries of a map in this range.
-    fn may_have_older(&self, shard: usize, from: &[u8], to: &[u8], prefix_hash: u64) -> bool {
-        let frozen = &self.memory[shard].frozen;
-        frozen.iter().any(|frozen| frozen.memtable.ordered().has_any(from, to))
-            || self.version.shards()[shard].runs().iter().any(|run| {
-                run.overlapping(from, to).iter().any(|view| {
-                    let meta = view.table().meta_now();
-                    meta.is_none_or(|meta| meta.may_contain(prefix_hash))
-                })
+    /// Whether tables may hold entries of a part of a map.
+    fn may_be_in_tables(&self, map: &MapPart) -> bool {
+        self.version.shards()[map.shard].runs().iter().any(|run| {
+            run.overlapping(&map.range.from, &map.range.to).iter().any(|view| {
+                let meta = view.table().meta_now();
+                meta.is_none_or(|meta| meta.may_contain(map.hash))
             })
+        })
     }
 
     /// What memtables say about a key.
     #[inline]
     pub(crate) fn look_in_memory(
         &self,
-        shard: usize,
-        shape: StateShape,
-        wanted: Wanted<'_>,
+        target: Target,
+        key: &[u8],
         search: &mut Search,
     ) -> InMemory<'_> {
-        let memory = &self.memory[shard];
-        match shape {
-            StateShape::Point => memory.look_for_point(wanted, search),
-            StateShape::Ordered | StateShape::Queue => memory.look_for_ordered(wanted, search),
+        let memory = &self.memory[target.shard];
+        match target.route {
+            Route::Point { hash } => memory.look_for_point(target.state, hash, key, search),
+            Route::Map(route) => memory.look_for_ordered(target.state, route, key, search),
+        }
+    }
+
+    /// Whether one memtable has all that there is of a part of a map.
+    pub(crate) fn in_one(&self, map: &MapPart) -> InOne<'_> {
+        let memory = &self.memory[map.shard];
+        let current = memory.era(map.state);
+        let active = std::iter::once((memory.memtables.active(), current));
+        let frozen = memory.frozen.iter().map(|f| (&*f.memtable, f.era(map.state)));
+        let (mut found, mut deleted) = (InOne::Nothing, false);
+        for (memtable, era) in active.chain(frozen) {
+            if let Some(entries) = memtable.ordered().map(map.hash, map.prefix()) {
+                // What is older may be hidden or continued.
+                if deleted || era != current || matches!(found, InOne::Memtable(_)) {
+                    return InOne::Other;
+                }
+                found = InOne::Memtable(entries);
+            }
+            deleted |= !memtable.deleted().is_empty();
+        }
+        if self.may_be_in_tables(map) { InOne::Other } else { found }
+    }
+
+    /// Whether a map has entries: as far as the memtable that takes writes knows.
+    pub(crate) fn has_entries(&self, map: &MapPart) -> Option<bool> {
+        let memory = &self.memory[map.shard];
+        match memory.memtables.active().ordered().map(map.hash, map.prefix()) {
+            Some(entries) if entries.begins_with_a_value() => Some(true),
+            Some(_) => None,
+            None => matches!(self.in_one(map), InOne::Nothing).then_some(false),
         }
     }
 
     /// Pins what a scan of one map reads.
-    pub(crate) fn pin(&self, shard: usize, range: &KeyRange) -> ShardView {
-        let (from, to) = (&range.from[..], Some(&range.to[..]));
-        self.view(shard, |memtable| memtable.ordered().pin(from, to), (from, to))
+    pub(crate) fn pin(&self, map: &MapPart) -> ShardView {
+        let (from, to) = (&map.range.from[..], &map.range.to[..]);
+        let entries = |memtable: &Memtable| {
+            let entries = memtable.ordered().map(map.hash, map.prefix());
+            entries.map(|entries| Arc::from([entries.pin(from, to)]))
+        };
+        self.view(map.shard, entries, (from, Some(to)))
     }
 
-    /// Pins all of a queue from a timer on, in all shards, with its number in each.
+    /// Pins all of a queue in all shards, with its number in each.
     pub(crate) fn pin_queue(&self, queue: StateId) -> Vec<(ShardView, StateId)> {
-        self.pin_state(queue, StateShape::Queue)
+        self.pin_all(queue, |memtable, shard, number| {
+            let mut prefix = Vec::new();
+            let of_groups = self.version.shards()[shard].groups().iter().filter_map(|group| {
+                prefix.clear();
+                push_state(group, number, &mut prefix);
+                memtable.ordered().map(filter_hash(&prefix), &prefix).cloned()
+            });
+            of_groups.collect()
+        })
     }
 
     /// Pins all entries of a state in all shards, with its number in each. Those of a point state are
     /// copied from memtables.
     pub(crate) fn pin_state(&self, state: StateId, shape: StateShape) -> Vec<(ShardView, StateId)> {
+        self.pin_all(state, |memtable, _, number| match shape {
+            StateShape::Point => sorted_points(memtable, number),
+            StateShape::Ordered | StateShape::Queue => memtable.ordered().pin_state(number),
+        })
+    }
+
+    fn pin_all(
+        &self,
+        state: StateId,
+        entries: impl Fn(&Memtable, usize, StateId) -> Arc<[Sequence]>,
+    ) -> Vec<(ShardView, StateId)> {
         let shards = 0..self.memory.len();
         shards
             .map(|shard| {
                 let number = self.stored(shard, state);
-                let entries = |memtable: &Memtable| match shape {
-                    StateShape::Point => sorted_points(memtable, number),
-                    StateShape::Ordered | StateShape::Queue => memtable.ordered().clone(),
-                };
+                let entries = |memtable: &Memtable| Some(entries(memtable, shard, number));
                 (self.view(shard, entries, (&[], None)), number)
             })
             .collect()
     }
 
+    /// What a scan of a range of keys sees: of memtables only those that have something of it.
     fn view(
         &self,
         shard: usize,
-        entries: impl Fn(&Memtable) -> OrderedTable,
-        range: (&[u8], Option<&[u8]>),
+        entries: impl Fn(&Memtable) -> Option<Arc<[Sequence]>>,
+        (from, to): (&[u8], Option<&[u8]>),
     ) -> ShardView {
         let memory = &self.memory[shard];
-        let active = PinnedMemory {
-            entries: entries(memory.memtables.active()),
-            deleted: deleted_within(memory.memtables.active(), range),
-            eras: Arc::clone(&memory.eras),
-        };
-        let frozen =
-            memory.frozen.iter().map(|frozen| frozen.pin(entries(&frozen.memtable), range));
-        let memory = std::iter::once(active).chain(frozen).collect();
-        ShardView { version: Arc::clone(&self.version), shard, memory }
+        let active = std::iter::once((memory.memtables.active(), &memory.eras));
+        let frozen = memory.frozen.iter().map(|frozen| (&*frozen.memtable, &frozen.eras));
+        let pinned = active.chain(frozen).filter_map(|(memtable, eras)| {
+            let entries = entries(memtable).unwrap_or_default();
+            let deleted = memtable.deleted().within(from, to);
+            let any = !entries.is_empty() || !deleted.is_empty();
+            any.then(|| PinnedMemory {
+                entries,
+                deleted: Arc::new(deleted),
+                eras: Arc::clone(eras),
+            })
+        });
+        ShardView { version: Arc::clone(&self.version), shard, memory: pinned.collect() }
     }
 
     /// Ends the memtable that takes writes, unless it is empty.
@@ -487,8 +563,7 @@ impl Tree {
             let frozen = memory.frozen.iter().map(|frozen| &*frozen.memtable);
             for memtable in std::iter::once(memory.memtables.active()).chain(frozen) {
                 let points = memtable.points().iter().filter(|entry| of_state(entry.key));
-                let ordered = memtable.ordered().iter().filter(|entry| of_state(&entry.key));
-                count += (points.count() + ordered.count()) as u64;
+                count += (points.count() + memtable.ordered().count_of(number)) as u64;
             }
             for view in self.version.shards()[index].tables() {
                 count += view.properties().of_state(number).map_or(0, StateProperties::entries);
@@ -502,17 +577,14 @@ fn current_eras(states: &[ShardState]) -> Arc<Vec<u8>> {
     Arc::new(states.iter().map(|state| state.eras.current()).collect())
 }
 
-fn deleted_within(memtable: &Memtable, range: (&[u8], Option<&[u8]>)) -> Arc<DeletedRanges> {
-    Arc::new(memtable.deleted().within(range.0, range.1))
-}
-
-/// The entries of a point state, copied.
-fn sorted_points(memtable: &Memtable, state: StateId) -> OrderedTable {
+/// The entries of a point state, copied, in the order of their keys.
+fn sorted_points(memtable: &Memtable, state: StateId) -> Arc<[Sequence]> {
     let mut sorted = OrderedTable::default();
     for LogEntry { key, found, .. } in memtable.points().iter() {
         if state_of(key) == Some(state) {
-            sorted.set(key, found.kind, found.value);
+            // By key group.
+            sorted.set(MapRoute::to(key, STATE_PREFIX_LEN), key, found.kind, found.value);
         }
     }
-    sorted
+    sorted.pin_state(state)
 }

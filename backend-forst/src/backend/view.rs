@@ -29,19 +29,19 @@ impl ShardView {
         self.shard().states()
     }
 
-    /// All versions of all keys in a range. `map_prefix` as for [`RunSource::new`].
+    /// All versions of all keys in a range. `prefix_hash` as for [`RunSource::new`].
     pub(crate) fn walk(
         &self,
         range: &KeyRange,
         direction: Direction,
-        map_prefix: Option<&[u8]>,
+        prefix_hash: Option<u64>,
     ) -> Walk {
         let memory = self.memory.iter().map(|memory| {
             Source::Memory(MemorySource::new(memory.clone(), range.clone(), direction))
         });
         let runs = self.shard().runs().iter().filter_map(|run| {
             let any = !run.overlapping(&range.from, &range.to).is_empty();
-            any.then(|| RunSource::new(run, range.clone(), direction, map_prefix))
+            any.then(|| RunSource::new(run, range.clone(), direction, prefix_hash))
         });
         let mut runs: Vec<RunSource> = runs.collect();
         RunSource::load_first_ends(&mut runs);

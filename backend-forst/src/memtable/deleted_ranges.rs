@@ -56,11 +56,16 @@ impl DeletedRanges {
 
     /// Those that reach into `from..to`.
     pub(crate) fn within(&self, from: &[u8], to: Option<&[u8]>) -> DeletedRanges {
-        let reaching =
-            |(start, end): &(&[u8], &[u8])| *end > from && to.is_none_or(|to| *start < to);
         let mut part = DeletedRanges::default();
-        for (start, end) in self.iter().filter(reaching) {
-            part.ends.insert(start.into(), end.into());
+        if self.is_empty() || to.is_some_and(|to| to <= from) {
+            return part;
+        }
+        // Of those that begin at or before `from`, only the last can reach behind it.
+        let reaching = self.last_from(from).filter(|(_, end)| *end > from);
+        let first = reaching.map_or(from, |(start, _)| start);
+        let bounds = (Bound::Included(first), to.map_or(Bound::Unbounded, Bound::Excluded));
+        for (start, end) in self.ends.range::<[u8], _>(bounds) {
+            part.ends.insert(start.clone(), end.clone());
         }
         part
     }

@@ -14,10 +14,9 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as IndexEntry;
-use weir_state_api::StateShape;
 
 use super::point_log::{Link, NewEntry, PointLog};
-use super::{INDEX_BYTES, LogEntry, Memtable};
+use super::{INDEX_BYTES, LogEntry, MapRoute, Memtable};
 use crate::format::EntryKind;
 
 /// Where the newest version of a key is.
@@ -44,6 +43,15 @@ pub(crate) struct Memtables {
     epoch: u32,
     /// How many slots point to memtables that are gone.
     gone: usize,
+}
+
+/// How memtables find a stored key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// Of a point state: by its hash.
+    Point { hash: u64 },
+    /// Of a map or queue.
+    Map(MapRoute),
 }
 
 /// A version of a key of a point state.
@@ -99,17 +107,10 @@ impl Memtables {
 
     /// Makes this the newest version of a key.
     #[inline]
-    pub(crate) fn set(
-        &mut self,
-        shape: StateShape,
-        hash: u64,
-        key: &[u8],
-        kind: EntryKind,
-        value: &[u8],
-    ) {
-        match shape {
-            StateShape::Point => self.set_point(hash, key, kind, value),
-            StateShape::Ordered | StateShape::Queue => self.active.ordered.set(key, kind, value),
+    pub(crate) fn set(&mut self, route: Route, key: &[u8], kind: EntryKind, value: &[u8]) {
+        match route {
+            Route::Point { hash } => self.set_point(hash, key, kind, value),
+            Route::Map(route) => self.active.ordered.set(route, key, kind, value),
         }
     }
 
@@ -136,12 +137,12 @@ impl Memtables {
     }
 
     /// Appends to the newest version of a key, whatever it is.
-    pub(crate) fn append(&mut self, shape: StateShape, hash: u64, key: &[u8], more: &[u8]) {
-        match shape {
-            StateShape::Point => self.append_point(hash, key, more),
-            StateShape::Ordered | StateShape::Queue => {
+    pub(crate) fn append(&mut self, route: Route, key: &[u8], more: &[u8]) {
+        match route {
+            Route::Point { hash } => self.append_point(hash, key, more),
+            Route::Map(route) => {
                 let base = self.active.deleted.covers(key);
-                self.active.ordered.append(key, more, base);
+                self.active.ordered.append(route, key, more, base);
             }
         }
     }
@@ -163,10 +164,16 @@ impl Memtables {
         slot.at = Link { epoch: *epoch, place: active.points.add(operand) };
     }
 
-    /// Deletes all entries of maps from `from` up to `to`, in the memtable that takes writes and, if there
-    /// can be any, in what is older.
-    pub(crate) fn delete_range(&mut self, from: &[u8], to: &[u8], older: bool) {
-        self.active.ordered.remove_range(from, to);
+    /// Deletes all entries of a map from `from` up to `to`, in the memtable that takes writes and, if there
+    /// can be any, in what is older. The keys of the map begin with `prefix`, which has this hash.
+    pub(crate) fn delete_range(
+        &mut self,
+        (hash, prefix): (u64, &[u8]),
+        from: &[u8],
+        to: &[u8],
+        older: bool,
+    ) {
+        self.active.ordered.remove_range(hash, prefix, from, to);
         if older {
             self.active.deleted.add(from, to);
         }
@@ -234,35 +241,46 @@ mod tests {
     use super::*;
     use crate::memtable::Sorted;
 
-    const POINT: StateShape = StateShape::Point;
-    const MAP: StateShape = StateShape::Ordered;
-
     fn hash(key: &[u8]) -> u64 {
         xxhash_rust::xxh3::xxh3_64(key)
     }
 
-    fn found(tables: &Memtables, shape: StateShape, key: &[u8]) -> Option<(EntryKind, Vec<u8>)> {
+    fn point(key: &[u8]) -> Route {
+        Route::Point { hash: hash(key) }
+    }
+
+    /// Of a map whose keys all begin with the same byte.
+    fn map(key: &[u8]) -> Route {
+        Route::Map(MapRoute::to(key, 1))
+    }
+
+    fn found(tables: &Memtables, route: Route, key: &[u8]) -> Option<(EntryKind, Vec<u8>)> {
         let both = |kind, value: &[u8]| (kind, value.to_vec());
-        match shape {
-            POINT => tables.point(hash(key), key).map(|found| both(found.kind, found.value)),
-            _ => tables.active().ordered().get(key).map(|found| both(found.kind, found.value)),
+        match route {
+            Route::Point { hash } => {
+                tables.point(hash, key).map(|found| both(found.kind, found.value))
+            }
+            Route::Map(route) => {
+                let found = tables.active().ordered().get(route, key);
+                found.map(|found| both(found.kind, found.value))
+            }
         }
     }
 
     #[test]
     fn appending_folds_into_what_is_there() {
-        for shape in [POINT, MAP] {
+        for route in [point, map] {
             let mut tables = Memtables::default();
             let key = b"key";
-            tables.append(shape, hash(key), key, b"a");
-            tables.append(shape, hash(key), key, b"b");
-            assert_eq!(found(&tables, shape, key), Some((EntryKind::Append, b"ab".to_vec())));
-            tables.set(shape, hash(key), key, EntryKind::Delete, b"");
-            tables.append(shape, hash(key), key, b"c");
-            assert_eq!(found(&tables, shape, key), Some((EntryKind::Put, b"c".to_vec())));
-            tables.append(shape, hash(key), key, b"d");
-            assert_eq!(found(&tables, shape, key), Some((EntryKind::Put, b"cd".to_vec())));
-            assert_eq!(found(&tables, shape, b"ke"), None);
+            tables.append(route(key), key, b"a");
+            tables.append(route(key), key, b"b");
+            assert_eq!(found(&tables, route(key), key), Some((EntryKind::Append, b"ab".to_vec())));
+            tables.set(route(key), key, EntryKind::Delete, b"");
+            tables.append(route(key), key, b"c");
+            assert_eq!(found(&tables, route(key), key), Some((EntryKind::Put, b"c".to_vec())));
+            tables.append(route(key), key, b"d");
+            assert_eq!(found(&tables, route(key), key), Some((EntryKind::Put, b"cd".to_vec())));
+            assert_eq!(found(&tables, route(b"ke"), b"ke"), None);
         }
     }
 
@@ -270,13 +288,14 @@ mod tests {
     #[test]
     fn appending_to_what_a_range_delete_removed_begins_anew() {
         let mut tables = Memtables::default();
-        tables.append(MAP, 0, b"k2", b"old");
-        tables.delete_range(b"k1", b"k3", true);
-        assert_eq!(found(&tables, MAP, b"k2"), None);
-        tables.append(MAP, 0, b"k2", b"new");
-        assert_eq!(found(&tables, MAP, b"k2"), Some((EntryKind::Put, b"new".to_vec())));
-        tables.append(MAP, 0, b"k3", b"x");
-        assert_eq!(found(&tables, MAP, b"k3"), Some((EntryKind::Append, b"x".to_vec())));
+        let route = map(b"k");
+        tables.append(route, b"k2", b"old");
+        tables.delete_range((hash(b"k"), b"k"), b"k1", b"k3", true);
+        assert_eq!(found(&tables, route, b"k2"), None);
+        tables.append(route, b"k2", b"new");
+        assert_eq!(found(&tables, route, b"k2"), Some((EntryKind::Put, b"new".to_vec())));
+        tables.append(route, b"k3", b"x");
+        assert_eq!(found(&tables, route, b"k3"), Some((EntryKind::Append, b"x".to_vec())));
     }
 
     #[test]
@@ -285,9 +304,9 @@ mod tests {
         let fill = |tables: &mut Memtables, byte| {
             for number in (0..1_000_u16).rev() {
                 let key = number.to_be_bytes();
-                let shape = if number % 3 == 0 { MAP } else { POINT };
+                let route = if number % 3 == 0 { map(&key) } else { point(&key) };
                 let value = vec![byte; usize::from(number % 50)];
-                tables.set(shape, hash(&key), &key, EntryKind::Put, &value);
+                tables.set(route, &key, EntryKind::Put, &value);
             }
         };
         fill(&mut tables, 7);
@@ -328,14 +347,18 @@ mod tests {
         hash(&[key / 4])
     }
 
+    fn poor_route(key: u8) -> Route {
+        Route::Point { hash: poor_hash(key) }
+    }
+
     fn apply(step: Step, tables: &mut Memtables, model: &mut Model) {
         match step {
             Step::Set(key, kind, value) => {
-                tables.set(POINT, poor_hash(key), &[key], kind, &value);
+                tables.set(poor_route(key), &[key], kind, &value);
                 model[0].insert(key, (kind, value));
             }
             Step::Append(key, more) => {
-                tables.append(POINT, poor_hash(key), &[key], &more);
+                tables.append(poor_route(key), &[key], &more);
                 let entry = model[0].entry(key).or_insert((EntryKind::Append, Vec::new()));
                 if entry.0 == EntryKind::Delete {
                     entry.0 = EntryKind::Put;

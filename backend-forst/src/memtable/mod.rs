@@ -4,7 +4,9 @@
 //! |---|---|
 //! | `memtables` | those of one shard: the one that takes writes, and earlier ones |
 //! | `point_log` | entries of point states, in memory as they were written |
-//! | `ordered_table` | entries of maps and queues: sorted, pinned by scans |
+//! | `ordered_table` | entries of maps and queues: each map by hash |
+//! | `sequence` | the entries of one map: sorted, pinned by scans |
+//! | `leaf` | some of them, packed |
 //! | `deleted_ranges` | ranges of map keys that were deleted as a whole |
 //!
 //! One memtable holds all states of an instance by their stored keys, each key once: a write replaces
@@ -12,16 +14,19 @@
 //! tombstone, and what is appended to nothing stays an operand.
 
 mod deleted_ranges;
+mod leaf;
 mod memtables;
 mod ordered_table;
 mod point_log;
+mod sequence;
 
 use std::iter::Peekable;
 
 pub(crate) use deleted_ranges::DeletedRanges;
-pub(crate) use memtables::{Memtables, PointVersion};
-pub(crate) use ordered_table::{OrderedTable, Place};
+pub(crate) use memtables::{Memtables, PointVersion, Route};
+pub(crate) use ordered_table::{MapRoute, OrderedTable};
 pub(crate) use point_log::{LogEntry, PointLog};
+pub(crate) use sequence::{Position, Sequence};
 
 use crate::format::{EntryKind, filter_hash};
 
@@ -86,9 +91,9 @@ impl Memtable {
             found,
         });
         let ordered = self.ordered.iter().map(|entry| Sorted {
-            hash: filter_hash(&entry.key),
-            key: &entry.key,
-            found: Found { kind: entry.kind, value: &entry.value },
+            hash: filter_hash(entry.key),
+            key: entry.key,
+            found: Found { kind: entry.kind, value: entry.value },
         });
         InOrder { a: points.peekable(), b: ordered.peekable() }
     }

@@ -30,7 +30,7 @@ pub use address::{
     push_state, push_timer, push_timers_from, replace_state, state_of, time_of,
 };
 pub use part::{part_len, push_part, take_part};
-pub use range::{map_bounds, successor};
+pub use range::{map_bounds, push_map_bounds, successor};
 
 /// The length of what precedes the key part of point states and maps: group and state.
 pub const STATE_PREFIX_LEN: usize = 4;

@@ -23,6 +23,8 @@ const FULL_RUN: u8 = 0x80;
 pub fn push_part(bytes: &[u8], out: &mut Vec<u8>) {
     match <[u8; 8]>::try_from(bytes) {
         Ok(word) => push_word(word, out),
+        // Most namespaces are.
+        Err(_) if bytes.is_empty() => out.extend_from_slice(&[MARKER, 0]),
         Err(_) => push_any(bytes, out),
     }
 }

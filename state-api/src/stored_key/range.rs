@@ -28,32 +28,34 @@ pub fn successor(prefix: &mut Vec<u8>) -> bool {
 /// The stored keys of a range of map keys: from the first, up to and without the second. `prefix`
 /// is what [`push_map_prefix`](super::push_map_prefix) wrote.
 pub fn map_bounds(prefix: &[u8], range: MapRange<'_>) -> (Vec<u8>, Vec<u8>) {
-    let joined = |map_key: &[u8], behind: bool| {
-        let mut bound = Vec::with_capacity(prefix.len() + map_key.len() + 1);
-        bound.extend_from_slice(prefix);
+    let (mut from, mut to) = (prefix.to_vec(), Vec::new());
+    push_map_bounds(range, &mut from, &mut to);
+    (from, to)
+}
+
+/// The same into buffers: `from` holds the prefix, the content of `to` is replaced.
+pub fn push_map_bounds(range: MapRange<'_>, from: &mut Vec<u8>, to: &mut Vec<u8>) {
+    let push = |map_key: &[u8], behind: bool, bound: &mut Vec<u8>| {
         bound.extend_from_slice(map_key);
         if behind {
             // The very next byte string.
             bound.push(0);
         }
-        bound
     };
-    let from = match range.from {
-        Bound::Unbounded => prefix.to_vec(),
-        Bound::Included(map_key) => joined(map_key, false),
-        Bound::Excluded(map_key) => joined(map_key, true),
-    };
-    let to = match range.to {
+    to.clone_from(from);
+    match range.from {
+        Bound::Unbounded => {}
+        Bound::Included(map_key) => push(map_key, false, from),
+        Bound::Excluded(map_key) => push(map_key, true, from),
+    }
+    match range.to {
         Bound::Unbounded => {
-            let mut end = prefix.to_vec();
             // A prefix ends with the code that ends a part, so it has a successor.
-            successor(&mut end);
-            end
+            successor(to);
         }
-        Bound::Included(map_key) => joined(map_key, true),
-        Bound::Excluded(map_key) => joined(map_key, false),
-    };
-    (from, to)
+        Bound::Included(map_key) => push(map_key, true, to),
+        Bound::Excluded(map_key) => push(map_key, false, to),
+    }
 }
 
 #[cfg(test)]

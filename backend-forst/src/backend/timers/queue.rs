@@ -5,12 +5,13 @@ use std::task::{Context, Poll, Waker};
 
 use weir_state_api::stored_key::{STATE_PREFIX_LEN, push_state, push_timer, time_of};
 use weir_state_api::{
-    BoxFuture, HeadTimer, Millis, Result, StateId, StateShape, TimerHead, TimerRef,
+    BoxFuture, HeadTimer, KeyGroup, Millis, Result, StateId, TimerHead, TimerRef,
 };
 
 use super::refill::{Refill, Refilled};
 use crate::backend::tree::Tree;
 use crate::format::EntryKind;
+use crate::memtable::{MapRoute, Route};
 
 /// Differences between the head and the tree beyond which they are written: bounds what the synchronous
 /// part of a snapshot has left to write.
@@ -65,13 +66,13 @@ impl TimerQueue {
     ) -> Result<()> {
         let shard = tree.shard_of(timer.key)?;
         self.encode(tree.stored(shard, queue), timer);
-        let timer = self.timer(timer);
-        if !self.head.holds(&timer.0) {
-            tree.set(shard, StateShape::Queue, 0, &self.buffer, EntryKind::Put, &[]);
-            self.note_change(timer, true);
+        let group = timer.key.group();
+        if !self.head.holds(self.suffix()) {
+            tree.set(shard, route_of(&self.buffer), &self.buffer, EntryKind::Put, &[]);
+            self.note_change(group, true);
             return Ok(());
         }
-        self.head.insert(timer);
+        self.head.insert((self.suffix().into(), group));
         if self.head.changes() > MAX_CHANGES {
             self.write_out(queue, tree);
         }
@@ -90,13 +91,13 @@ impl TimerQueue {
     ) -> Result<()> {
         let shard = tree.shard_of(timer.key)?;
         self.encode(tree.stored(shard, queue), timer);
-        let timer = self.timer(timer);
-        if !self.head.holds(&timer.0) {
-            tree.set(shard, StateShape::Queue, 0, &self.buffer, EntryKind::Delete, &[]);
-            self.note_change(timer, false);
+        let group = timer.key.group();
+        if !self.head.holds(self.suffix()) {
+            tree.set(shard, route_of(&self.buffer), &self.buffer, EntryKind::Delete, &[]);
+            self.note_change(group, false);
             return Ok(());
         }
-        self.remove(queue, &timer, tree);
+        self.remove(queue, &(self.suffix().into(), group), tree);
         Ok(())
     }
 
@@ -152,7 +153,7 @@ impl TimerQueue {
             buffer.clear();
             push_state(*group, tree.stored(shard, queue), buffer);
             buffer.extend_from_slice(suffix);
-            tree.set(shard, StateShape::Queue, 0, buffer, kind, &[]);
+            tree.set(shard, route_of(buffer), buffer, kind, &[]);
         }
         self.head.written();
     }
@@ -181,13 +182,15 @@ impl TimerQueue {
         push_timer(stored, timer.time, timer.key, timer.namespace, &mut self.buffer);
     }
 
-    /// The timer whose stored key is in the buffer.
-    fn timer(&self, timer: &TimerRef<'_>) -> HeadTimer {
-        (self.buffer[STATE_PREFIX_LEN..].into(), timer.key.group())
+    /// The stored key in the buffer without key group and queue.
+    fn suffix(&self) -> &[u8] {
+        &self.buffer[STATE_PREFIX_LEN..]
     }
 
-    fn note_change(&mut self, timer: HeadTimer, there: bool) {
+    /// The timer whose stored key is in the buffer has come or gone behind the horizon.
+    fn note_change(&mut self, group: KeyGroup, there: bool) {
         if let Some(refill) = &mut self.refill {
+            let timer = (self.buffer[STATE_PREFIX_LEN..].into(), group);
             refill.changes.push((timer, there));
         }
     }
@@ -245,6 +248,11 @@ impl TimerQueue {
             Poll::Pending => Some(future),
         }
     }
+}
+
+/// Where memtables have a timer: among those of its queue and key group.
+fn route_of(key: &[u8]) -> Route {
+    Route::Map(MapRoute::to(key, STATE_PREFIX_LEN))
 }
 
 /// The time of a timer by its stored key without key group and queue.
