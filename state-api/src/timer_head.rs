@@ -1,6 +1,7 @@
 //! The first timers of a queue that is otherwise stored, as pure bookkeeping.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::KeyGroup;
@@ -8,6 +9,25 @@ use crate::KeyGroup;
 /// A timer of a [`TimerHead`]: its [stored key](crate::stored_key::push_timer) without key group and
 /// queue, which sorts as timers fire; and its group.
 pub type HeadTimer = (Arc<[u8]>, KeyGroup);
+
+/// A timer with its first bytes as a number, which nearly always decide how it compares with another:
+/// they are its time.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Numbered {
+    first: u64,
+    timer: HeadTimer,
+}
+
+impl Numbered {
+    fn new(timer: HeadTimer) -> Self {
+        let mut first = [0; size_of::<u64>()];
+        match timer.0.first_chunk() {
+            Some(bytes) => first = *bytes,
+            None => first[..timer.0.len()].copy_from_slice(&timer.0),
+        }
+        Numbered { first: u64::from_be_bytes(first), timer }
+    }
+}
 
 /// The head of a timer queue that is kept in an ordered key space, per key group: all its timers before
 /// a horizon, over all key groups, and how they differ from what is stored.
@@ -29,13 +49,13 @@ pub type HeadTimer = (Arc<[u8]>, KeyGroup);
 #[derive(Debug)]
 pub struct TimerHead {
     /// Whether each is stored.
-    timers: BTreeMap<HeadTimer, bool>,
+    timers: BTreeMap<Numbered, bool>,
     /// Where the timers begin that are stored only; `None` when all are here.
     horizon: Option<Arc<[u8]>>,
     /// Timers here that may not be stored yet.
-    unwritten: Vec<HeadTimer>,
+    unwritten: Vec<Numbered>,
     /// Stored timers that are gone.
-    deleted: HashSet<HeadTimer>,
+    deleted: BTreeSet<Numbered>,
     capacity: usize,
 }
 
@@ -46,7 +66,7 @@ impl TimerHead {
             timers: BTreeMap::new(),
             horizon: None,
             unwritten: Vec::new(),
-            deleted: HashSet::new(),
+            deleted: BTreeSet::new(),
             capacity: capacity.max(1),
         }
     }
@@ -63,26 +83,25 @@ impl TimerHead {
 
     /// Adds a timer that [belongs here](TimerHead::holds).
     pub fn insert(&mut self, timer: HeadTimer) {
-        if self.timers.contains_key(&timer) {
-            return;
-        }
-        let stored = self.deleted.remove(&timer);
+        let Entry::Vacant(place) = self.timers.entry(Numbered::new(timer)) else { return };
+        let stored = self.deleted.remove(place.key());
         if !stored {
-            self.unwritten.push(timer.clone());
+            self.unwritten.push(place.key().clone());
         }
-        self.timers.insert(timer, stored);
+        place.insert(stored);
     }
 
     /// Removes a timer that [belongs here](TimerHead::holds).
     pub fn remove(&mut self, timer: &HeadTimer) {
-        if self.timers.remove(timer) == Some(true) {
-            self.deleted.insert(timer.clone());
+        let timer = Numbered::new(timer.clone());
+        if self.timers.remove(&timer) == Some(true) {
+            self.deleted.insert(timer);
         }
     }
 
     /// The first timer, if it is known.
     pub fn first(&self) -> Option<&HeadTimer> {
-        self.timers.first_key_value().map(|(timer, _)| timer)
+        self.timers.first_key_value().map(|(numbered, _)| &numbered.timer)
     }
 
     /// Whether stored timers must be read to know the first one.
@@ -106,7 +125,7 @@ impl TimerHead {
         timers: impl IntoIterator<Item = HeadTimer>,
         horizon: Option<Arc<[u8]>>,
     ) {
-        self.timers.extend(timers.into_iter().map(|timer| (timer, true)));
+        self.timers.extend(timers.into_iter().map(|timer| (Numbered::new(timer), true)));
         self.horizon = horizon;
     }
 
@@ -120,7 +139,7 @@ impl TimerHead {
         &self,
     ) -> (impl Iterator<Item = &HeadTimer>, impl Iterator<Item = &HeadTimer>) {
         let added = self.unwritten.iter().filter(|timer| self.timers.get(*timer) == Some(&false));
-        (added, self.deleted.iter())
+        (added.map(|numbered| &numbered.timer), self.deleted.iter().map(|numbered| &numbered.timer))
     }
 
     /// The differences have been written.
@@ -140,10 +159,11 @@ impl TimerHead {
 
     /// Lets the last timers go. The differences must have been written before.
     pub fn shrink(&mut self) {
-        let Some((first_gone, _)) = self.timers.keys().nth(self.capacity).cloned() else { return };
+        let Some(first_gone) = self.timers.keys().nth(self.capacity) else { return };
+        let horizon = Arc::clone(&first_gone.timer.0);
         // Timers of the same bytes and another group go too: the horizon is between bytes.
-        self.timers.split_off(&(first_gone.clone(), KeyGroup(0)));
-        self.horizon = Some(first_gone);
+        self.timers.split_off(&Numbered::new((Arc::clone(&horizon), KeyGroup(0))));
+        self.horizon = Some(horizon);
     }
 
     /// How many timers here are not stored, and how many stored ones are gone.
@@ -154,8 +174,8 @@ impl TimerHead {
 
     /// Memory, in bytes, roughly.
     pub fn memory_bytes(&self) -> u64 {
-        let bytes = self.timers.first_key_value().map_or(0, |((bytes, _), _)| bytes.len());
-        (self.timers.len() * (bytes + 72) + self.changes() * 32) as u64
+        let bytes = self.first().map_or(0, |(bytes, _)| bytes.len());
+        (self.timers.len() * (bytes + 80) + self.changes() * 32) as u64
     }
 }
 
