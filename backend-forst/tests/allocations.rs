@@ -9,8 +9,8 @@ use std::cell::Cell;
 use weir_backend_forst::{ForstBackendFactory, ForstOptions};
 use weir_state_api::{
     Address, BackendFactory, Change, CheckpointId, CodecId, Environment, KeyRef, KeyedBackend,
-    Lookup, MaxParallelism, OpenRequest, SnapshotRequest, StateDescriptor, StateId, StateKind,
-    Updated, block_on,
+    Lookup, MapRange, MaxParallelism, OpenRequest, Order, Page, ScanStep, SnapshotRequest,
+    StateDescriptor, StateId, StateKind, Updated, block_on,
 };
 
 struct Counting;
@@ -99,4 +99,57 @@ fn reads_from_memory_allocate_nothing() {
     // Blocks come into the cache.
     read_all(&mut *backend, states);
     assert_eq!(allocations(|| read_all(&mut *backend, states)), 0, "in cached blocks");
+}
+
+/// Entries of each map that is scanned.
+const ENTRIES: u64 = 100;
+
+fn scan_all(backend: &mut dyn KeyedBackend, state: StateId, page: &mut Page) {
+    for number in 0..KEYS {
+        let bytes = number.to_be_bytes();
+        let key = KeyRef::new(&bytes, MaxParallelism::default()).unwrap();
+        let at = Address { state, key, namespace: b"", map_key: b"" };
+        for order in [Order::Ascending, Order::Descending] {
+            page.clear();
+            let step = backend.scan(&at, MapRange::ALL, order, page).unwrap();
+            assert!(matches!(step, ScanStep::Last));
+            assert_eq!(page.len() as u64, ENTRIES);
+        }
+    }
+}
+
+#[test]
+fn scans_of_maps_in_memory_allocate_nothing_for_an_entry() {
+    let environment = Environment::in_memory();
+    let bytes = || CodecId::new("bytes", 1);
+    let request = OpenRequest::new(environment, "operator", bytes());
+    let factory = ForstBackendFactory::new(ForstOptions::default());
+    let mut backend = block_on(factory.open(request)).unwrap();
+    let map = StateDescriptor::new("map", StateKind::Map, bytes(), bytes()).with_map_key(bytes());
+    let state = backend.register(&map).unwrap();
+    let mut entries = Page::new();
+    for number in 0..ENTRIES {
+        entries.push(&number.to_be_bytes(), b"value");
+    }
+    let put_all = |backend: &mut dyn KeyedBackend| {
+        for number in 0..KEYS {
+            let bytes = number.to_be_bytes();
+            let key = KeyRef::new(&bytes, MaxParallelism::default()).unwrap();
+            let at = Address { state, key, namespace: b"", map_key: b"" };
+            backend.put_entries(&at, &entries).unwrap();
+            assert_eq!(backend.has_map_keys(&at).unwrap(), Some(true));
+        }
+    };
+    put_all(&mut *backend);
+    assert_eq!(allocations(|| put_all(&mut *backend)), 0, "overwritten in a memtable");
+    let mut page = Page::new();
+    scan_all(&mut *backend, state, &mut page);
+    assert_eq!(allocations(|| scan_all(&mut *backend, state, &mut page)), 0, "in a memtable");
+    let snapshot = backend.snapshot(SnapshotRequest::checkpoint(CheckpointId(1), "chk-1")).unwrap();
+    drop(block_on(snapshot.run()).unwrap());
+    // Blocks come into the cache.
+    scan_all(&mut *backend, state, &mut page);
+    let count = allocations(|| scan_all(&mut *backend, state, &mut page));
+    let scans = 2 * KEYS;
+    assert!(count < 40 * scans, "{count} in {scans} scans of cached blocks");
 }

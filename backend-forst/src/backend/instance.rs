@@ -168,6 +168,7 @@ pub(crate) fn locate(
 ) -> Result<Target> {
     let shard = tree.shard_of(at.key)?;
     let state = states.get(at.state)?;
+    state.descriptor.expect(state.shape != StateShape::Queue, call)?;
     let stored = tree.stored(shard, at.state);
     key.clear();
     let route = match state.shape {
@@ -175,13 +176,12 @@ pub(crate) fn locate(
             push_point(stored, at.key, at.namespace, key);
             Route::Point { hash: filter_hash(key) }
         }
-        StateShape::Ordered => {
+        StateShape::Ordered | StateShape::Queue => {
             push_map_prefix(stored, at.key, at.namespace, key);
             let route = MapRoute::to(key, key.len());
             key.extend_from_slice(at.map_key);
             Route::Map(route)
         }
-        StateShape::Queue => return Err(state.descriptor.expect(false, call).unwrap_err()),
     };
     Ok(Target { shard, state: stored, route })
 }
@@ -282,10 +282,11 @@ impl KeyedBackend for ForstBackend {
         let Route::Map(MapRoute { prefix_len, .. }) = target.route else {
             return entries.iter().try_for_each(|(_, value)| self.put(at, value));
         };
+        // A page has little room.
+        self.make_room()?;
         for (map_key, value) in entries.iter() {
             Address { map_key, ..*at }.check_lengths()?;
             self.limit.check(value.len())?;
-            self.make_room()?;
             self.key.truncate(prefix_len);
             self.key.extend_from_slice(map_key);
             self.set(target, EntryKind::Put, value);

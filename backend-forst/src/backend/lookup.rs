@@ -81,7 +81,8 @@ impl Search {
         into: &mut Vec<u8>,
     ) -> Result<Reached> {
         into.clear();
-        if let (Some((era, value)), true) = (value, self.operands.is_empty()) {
+        if self.operands.is_empty() {
+            let Some((era, value)) = value else { return Ok(Reached::Absent) };
             return Ok(match eras.convert(value, era)? {
                 Some(value) => {
                     into.extend_from_slice(&value);

@@ -57,7 +57,8 @@ impl MapPart {
 pub(crate) struct PinnedMemory {
     /// Maps, in the order of their keys.
     pub(crate) entries: Arc<[Sequence]>,
-    pub(crate) deleted: Arc<DeletedRanges>,
+    /// `None` without any.
+    pub(crate) deleted: Option<Arc<DeletedRanges>>,
     /// The era of each state by its stored number.
     pub(crate) eras: Arc<Vec<u8>>,
 }
@@ -66,7 +67,7 @@ pub(crate) struct PinnedMemory {
 #[derive(Debug)]
 pub(crate) enum Source {
     Memory(MemorySource),
-    Run(RunSource),
+    Run(Box<RunSource>),
 }
 
 /// One memtable.
@@ -135,6 +136,8 @@ pub(crate) struct RunSource {
     /// When all wanted keys begin with the same bytes: the hash of those, for filters.
     prefix_hash: Option<u64>,
     meta: Option<Arc<TableMeta>>,
+    /// The part of the range that the present table answers for, when it is open.
+    within: KeyRange,
     cursor: Option<BlockCursor>,
     /// Whether the cursor stands at an entry of the range.
     there: bool,
@@ -166,6 +169,7 @@ impl RunSource {
         }
         RunSource {
             tables,
+            within: KeyRange { from: Vec::new(), to: Vec::new() },
             range,
             direction,
             prefix_hash,
@@ -196,25 +200,20 @@ impl RunSource {
         }
     }
 
-    /// The part of the range that the present table answers for.
-    fn bounds(&self) -> Option<(&[u8], &[u8])> {
-        let table = self.tables.front()?;
-        let from = table.first_key().max(&self.range.from);
-        Some((from, table.end_key().min(&self.range.to)))
-    }
-
     /// Takes in what is read when a table is opened, and finds the block to begin with.
     fn open(&mut self, meta: Arc<TableMeta>) {
-        let Some((from, to)) = self.bounds() else { return };
-        let (from, to) = (from.to_vec(), to.to_vec());
-        for (start, end) in meta.range_deletes().overlapping(&from, &to) {
-            self.deleted.add(start.max(&from), end.min(&to));
+        let Some(table) = self.tables.front() else { return };
+        let KeyRange { from, to } = &mut self.within;
+        table.first_key().max(&self.range.from).clone_into(from);
+        table.end_key().min(&self.range.to).clone_into(to);
+        for (start, end) in meta.range_deletes().overlapping(from, to) {
+            self.deleted.add(start.max(from), end.min(to));
         }
         let wanted = self.prefix_hash.is_none_or(|hash| meta.may_contain(hash));
         self.next_block = match self.direction {
             _ if !wanted => None,
-            Direction::Forward => Some(meta.first_block_from(&from)),
-            Direction::Backward => meta.last_block_before(&to),
+            Direction::Forward => Some(meta.first_block_from(from)),
+            Direction::Backward => meta.last_block_before(to),
         }
         .filter(|block| *block < meta.block_count());
         self.meta = Some(meta);
@@ -229,14 +228,13 @@ impl RunSource {
             }
             None => self.cursor.insert(BlockCursor::new(block)),
         };
-        let Some(table) = self.tables.front() else { return };
         match self.direction {
             Direction::Forward => {
-                cursor.seek(table.first_key().max(&self.range.from));
+                cursor.seek(&self.within.from);
                 self.next_block = Some(number + 1).filter(|next| *next < meta.block_count());
             }
             Direction::Backward => {
-                cursor.seek_before(table.end_key().min(&self.range.to));
+                cursor.seek_before(&self.within.to);
                 self.next_block = number.checked_sub(1);
             }
         }
@@ -245,18 +243,16 @@ impl RunSource {
 
     /// Whether the cursor stands inside of the range; behind its end no further block is wanted.
     fn check_bounds(&mut self) {
-        let entry = self.cursor.as_ref().and_then(BlockCursor::entry);
-        let (Some(entry), Some((from, to))) = (entry, self.bounds()) else {
+        let Some(entry) = self.cursor.as_ref().and_then(BlockCursor::entry) else {
             self.there = false;
             return;
         };
-        let there = entry.key >= from && entry.key < to;
-        let passed = match self.direction {
-            Direction::Forward => entry.key >= to,
-            Direction::Backward => entry.key < from,
+        // It has been sought from the other end on.
+        self.there = match self.direction {
+            Direction::Forward => *entry.key < self.within.to[..],
+            Direction::Backward => *entry.key >= self.within.from[..],
         };
-        self.there = there;
-        if passed {
+        if !self.there {
             self.next_block = None;
         }
     }
@@ -264,7 +260,7 @@ impl RunSource {
     /// Begins to read a block, and some that follow.
     fn fetch(&mut self, number: usize, meta: &TableMeta) {
         let Some(table) = self.tables.front() else { return };
-        let Some((from, to)) = self.bounds() else { return };
+        let KeyRange { from, to } = &self.within;
         let count = self.read_ahead;
         let blocks: Vec<usize> = match self.direction {
             Direction::Forward => {
@@ -398,7 +394,7 @@ impl SortedSource for MemorySource {
     }
 
     fn hides(&self, key: &[u8]) -> bool {
-        self.memory.deleted.covers(key)
+        self.memory.deleted.as_ref().is_some_and(|deleted| deleted.covers(key))
     }
 }
 

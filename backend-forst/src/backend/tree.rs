@@ -19,7 +19,7 @@ use super::{ShardEdit, Table, TableView, Version};
 use crate::format::{EntryKind, StateProperties, filter_hash};
 use crate::lsm::{ShardState, StateEras, TableId};
 use crate::memtable::{
-    LogEntry, MapRoute, Memtable, Memtables, OrderedTable, PointVersion, Route, Sequence,
+    Found, LogEntry, MapRoute, Memtable, Memtables, OrderedTable, PointVersion, Route, Sequence,
 };
 use crate::store::{MemtableBudget, MemtablePermit};
 
@@ -84,10 +84,32 @@ impl ShardMemory {
         key: &[u8],
         search: &mut Search,
     ) -> InMemory<'_> {
+        let active = self.memtables.active();
+        match active.ordered().get(route, key) {
+            Some(Found { kind: EntryKind::Put, value }) => return InMemory::Found(value),
+            Some(Found { kind: EntryKind::Delete, .. }) => return InMemory::Absent,
+            Some(Found { kind: EntryKind::Append, value }) => {
+                search.push_operand(self.era(state), value);
+            }
+            None => {}
+        }
+        if active.deleted().covers(key) {
+            return InMemory::Oldest(None);
+        }
+        self.look_in_earlier(state, route, key, search)
+    }
+
+    /// The same in memtables that take no more writes.
+    fn look_in_earlier(
+        &self,
+        state: StateId,
+        route: MapRoute,
+        key: &[u8],
+        search: &mut Search,
+    ) -> InMemory<'_> {
         let current = self.era(state);
-        let active = std::iter::once((self.memtables.active(), current));
-        let frozen = self.frozen.iter().map(|f| (&*f.memtable, f.era(state)));
-        for (memtable, era) in active.chain(frozen) {
+        for frozen in &self.frozen {
+            let (memtable, era) = (&frozen.memtable, frozen.era(state));
             let found = memtable.ordered().get(route, key);
             let end = found.and_then(|f| settle(f.kind, f.value, era, current, search));
             if let Some(end) = end {
@@ -446,12 +468,9 @@ impl Tree {
         let pinned = active.chain(frozen).filter_map(|(memtable, eras)| {
             let entries = entries(memtable).unwrap_or_default();
             let deleted = memtable.deleted().within(from, to);
-            let any = !entries.is_empty() || !deleted.is_empty();
-            any.then(|| PinnedMemory {
-                entries,
-                deleted: Arc::new(deleted),
-                eras: Arc::clone(eras),
-            })
+            let deleted = (!deleted.is_empty()).then(|| Arc::new(deleted));
+            let any = !entries.is_empty() || deleted.is_some();
+            any.then(|| PinnedMemory { entries, deleted, eras: Arc::clone(eras) })
         });
         ShardView { version: Arc::clone(&self.version), shard, memory: pinned.collect() }
     }

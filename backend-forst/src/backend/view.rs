@@ -45,7 +45,7 @@ impl ShardView {
         });
         let mut runs: Vec<RunSource> = runs.collect();
         RunSource::load_first_ends(&mut runs);
-        let runs = runs.into_iter().map(Source::Run);
+        let runs = runs.into_iter().map(|run| Source::Run(Box::new(run)));
         Walk {
             merge: Merge::new(memory.chain(runs).collect(), direction),
             states: Arc::clone(self.states()),

@@ -47,6 +47,9 @@ impl<S: SortedSource> Merge<S> {
     /// # Errors
     /// Those of the sources. The call may be repeated: a failure never looks like the end.
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<bool>> {
+        if let ([only], []) = (&self.order[..], &self.moved[..]) {
+            return self.poll_only(*only, context);
+        }
         for source in self.order.drain(..self.at_key) {
             self.sources[source].advance();
             self.moved.push(source);
@@ -61,6 +64,29 @@ impl<S: SortedSource> Merge<S> {
             .count()
             + 1;
         self.visible = self.visible_at(key);
+        Poll::Ready(Ok(true))
+    }
+
+    /// Moves to the next key of the only source that has any left.
+    #[inline]
+    fn poll_only(&mut self, only: usize, context: &mut Context<'_>) -> Poll<Result<bool>> {
+        let source = &mut self.sources[only];
+        if self.at_key > 0 {
+            (self.at_key, self.visible) = (0, 0);
+            source.advance();
+            let polled = source.poll_entry(context);
+            if !matches!(polled, Poll::Ready(Ok(()))) {
+                self.order.clear();
+                self.moved.push(only);
+            }
+            ready!(polled)?;
+        }
+        let Some(entry) = self.sources[only].entry() else {
+            self.order.clear();
+            return Poll::Ready(Ok(false));
+        };
+        let hidden = self.sources[..only].iter().any(|newer| newer.hides(entry.key));
+        (self.at_key, self.visible) = (1, usize::from(!hidden));
         Poll::Ready(Ok(true))
     }
 

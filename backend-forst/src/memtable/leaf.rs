@@ -84,12 +84,18 @@ impl<'k> Sought<'k> {
     }
 }
 
+/// Makes room for so many more. Grows by half: there are many short leaves, and doubling would waste much.
+#[inline]
+fn make_room<T>(vec: &mut Vec<T>, more: usize) {
+    if vec.capacity() - vec.len() < more {
+        vec.reserve_exact(more.max(vec.len() / 2));
+    }
+}
+
 impl Leaf {
     /// A leaf with one entry.
     pub(super) fn of(sought: Sought<'_>, kind: EntryKind, value: &[u8]) -> Self {
         let mut leaf = Leaf::default();
-        leaf.slots.reserve_exact(1);
-        leaf.bytes.reserve_exact(sought.key.len() + value.len());
         leaf.insert(0, sought, kind, value);
         leaf
     }
@@ -178,6 +184,8 @@ impl Leaf {
     ) {
         let Sought { head, key, .. } = sought;
         let at = self.bytes.len();
+        make_room(&mut self.slots, 1);
+        make_room(&mut self.bytes, key.len() + value.len());
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
         self.live += key.len() + value.len();
@@ -185,10 +193,24 @@ impl Leaf {
         self.slots.insert(index, Slot { head, at, value_len, key_len, kind });
     }
 
-    /// Replaces kind and value of an entry.
+    /// Replaces kind and value of an entry where they are, if the value is as long as the one before.
     #[inline]
+    pub(super) fn overwrite(&mut self, index: usize, kind: EntryKind, value: &[u8]) -> bool {
+        let slot = &mut self.slots[index];
+        if slot.value_len != value.len() {
+            return false;
+        }
+        slot.kind = kind;
+        let start = slot.at + slot.key_len as usize;
+        self.bytes[start..start + value.len()].copy_from_slice(value);
+        true
+    }
+
+    /// Replaces kind and value of an entry.
     pub(super) fn replace(&mut self, index: usize, kind: EntryKind, value: &[u8]) {
-        self.write(index, kind, 0, value);
+        if !self.overwrite(index, kind, value) {
+            self.write(index, kind, 0, value);
+        }
     }
 
     /// Appends to the value of an entry: to one that was deleted, as its new value.
@@ -199,26 +221,14 @@ impl Leaf {
     }
 
     /// Replaces what is behind the first `keep` bytes of a value.
-    #[inline]
     fn write(&mut self, index: usize, kind: EntryKind, keep: usize, bytes: &[u8]) {
         let slot = &mut self.slots[index];
         slot.kind = kind;
-        let kept_to = slot.at + slot.key_len as usize + keep;
-        if keep + bytes.len() == slot.value_len {
-            self.bytes[kept_to..kept_to + bytes.len()].copy_from_slice(bytes);
-        } else {
-            self.resize(index, keep, bytes);
-        }
-    }
-
-    /// The same with another length.
-    fn resize(&mut self, index: usize, keep: usize, bytes: &[u8]) {
-        let slot = &mut self.slots[index];
         let (start, kept_to) = (slot.at, slot.at + slot.key_len as usize + keep);
         let (before, len) = (slot.value_len, keep + bytes.len());
         slot.value_len = len;
         self.live = self.live - before + len;
-        if len < before {
+        if len <= before {
             self.bytes[kept_to..kept_to + bytes.len()].copy_from_slice(bytes);
         } else {
             if kept_to - keep + before == self.bytes.len() {

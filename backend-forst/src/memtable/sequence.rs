@@ -173,7 +173,12 @@ impl Sequence {
         let sought = self.sought(key);
         let (b, l, leaf) = self.leaf_for(sought);
         match leaf.find(sought) {
-            Ok(index) => self.change(b, l, account, |leaf| leaf.replace(index, kind, value)),
+            Ok(index) => {
+                let replaced = self.own_leaf(b, l).is_some_and(|l| l.overwrite(index, kind, value));
+                if !replaced {
+                    self.change(b, l, account, |leaf| leaf.replace(index, kind, value));
+                }
+            }
             Err(index) => {
                 account.entries += 1;
                 self.change(b, l, account, |leaf| leaf.insert(index, sought, kind, value));
@@ -230,6 +235,18 @@ impl Sequence {
             }
         }
         !branches.is_empty()
+    }
+
+    /// A leaf that nobody else holds.
+    #[inline]
+    fn own_leaf(&mut self, b: usize, l: usize) -> Option<&mut Leaf> {
+        match &mut self.levels {
+            Levels::Leaf(leaf) => Arc::get_mut(leaf),
+            Levels::Tree(branches) => {
+                let branch = Arc::get_mut(&mut branches[b].node)?;
+                Arc::get_mut(&mut branch[l].node)
+            }
+        }
     }
 
     /// Changes a leaf, copied if somebody else holds it.

@@ -35,6 +35,19 @@ pub fn push_part(bytes: &[u8], out: &mut Vec<u8>) {
 #[inline]
 fn push_word(word: [u8; 8], out: &mut Vec<u8>) {
     let mut rest = u64::from_le_bytes(word); // what comes first is lowest; zeros follow the last byte
+    // Numbers mostly have one run of zeros, behind nothing or their sign.
+    let before = zero_bytes(rest).trailing_zeros() / 8;
+    let zeros_on = rest.unbounded_shr(8 * before);
+    if zeros_on != 0 {
+        let run = zeros_on.trailing_zeros() / 8;
+        let behind = zeros_on >> (8 * run);
+        if before + run + zero_bytes(behind).trailing_zeros() / 8 == 8 {
+            let coded = u128::from(rest & low_bytes(before))
+                | u128::from(255 - run) << (8 * (before + 1))
+                | u128::from(behind) << (8 * (before + 2));
+            return push_coded(coded, 12 - run, out);
+        }
+    }
     let mut left = 8; // bytes
     let (mut coded, mut len) = (0_u128, 0);
     loop {
@@ -56,8 +69,14 @@ fn push_word(word: [u8; 8], out: &mut Vec<u8>) {
         }
         rest >>= 8 * run;
     }
-    let start = out.len();
     // At most four runs of zeros, each with a byte before or behind it: 14 bytes.
+    push_coded(coded, len, out);
+}
+
+/// Appends the first bytes of a number.
+#[inline]
+fn push_coded(coded: u128, len: u32, out: &mut Vec<u8>) {
+    let start = out.len();
     out.extend_from_slice(&coded.to_le_bytes());
     out.truncate(start + len as usize);
 }

@@ -39,7 +39,7 @@ impl Refill {
     /// left.
     pub(crate) async fn run(self) -> Result<Refilled> {
         use futures_util::{StreamExt, TryStreamExt, stream};
-        let mut found = BTreeSet::new();
+        let mut found = Vec::new();
         let mut horizon: Option<Arc<[u8]>> = None;
         let groups = self.shards.iter().flat_map(|(view, queue)| {
             view.shard().groups().iter().map(move |group| (view, *queue, group))
@@ -76,8 +76,9 @@ impl Refill {
             found.extend(timers);
         }
         if let Some(horizon) = &horizon {
-            found = found.into_iter().take_while(|(suffix, _)| suffix < horizon).collect();
+            found.retain(|(suffix, _)| suffix < horizon);
         }
-        Ok(Refilled { timers: found, horizon })
+        // Sorted and built at once, which costs less than one by one.
+        Ok(Refilled { timers: BTreeSet::from_iter(found), horizon })
     }
 }
