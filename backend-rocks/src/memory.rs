@@ -1,9 +1,15 @@
 //! One memory budget for all instances that share it.
 
-use rocksdb::{Cache, WriteBufferManager};
+use rocksdb::{Cache, LruCacheOptions, WriteBufferManager};
 
 /// The smallest budget: below, RocksDB would flush with every few writes.
 const MIN_BYTES: usize = 8 << 20;
+/// The smallest part of the cache with a lock and an order of its own. Index and filter of a file of 64 MiB
+/// take a few MiB, each in one piece: in RocksDB's own choice, parts from half a MiB on, they push each other
+/// out, and each read of a key reads and checks them anew.
+const MIN_SHARD_BYTES: usize = 32 << 20;
+/// RocksDB's own most.
+const MAX_SHARD_BITS: u32 = 6;
 
 /// Memory for all RocksDB instances that are given the same budget, usually all of a process: the
 /// blocks they cache, indexes and filters included, and what has been written and not flushed.
@@ -35,7 +41,11 @@ impl RocksMemory {
         // RocksDB begins to flush at its limit for writes and takes on new ones meanwhile: half as
         // much again. The two limits are chosen so that the overshoot still fits the budget.
         let writes = (bytes as f64 * share * 2.0 / 3.0) as usize;
-        let cache = Cache::new_lru_cache(bytes - writes / 2);
+        let cache_bytes = bytes - writes / 2;
+        let mut cache = LruCacheOptions::default();
+        cache.set_capacity(cache_bytes);
+        cache.set_num_shard_bits(shard_bits(cache_bytes) as i32);
+        let cache = Cache::new_lru_cache_opts(&cache);
         let writes =
             WriteBufferManager::new_write_buffer_manager_with_cache(writes, false, cache.clone());
         RocksMemory { cache, writes, bytes }
@@ -61,6 +71,11 @@ impl RocksMemory {
     pub(crate) fn write_buffer_size(&self) -> usize {
         (self.writes.get_buffer_size() / 4).clamp(1 << 20, 64 << 20)
     }
+}
+
+/// How many parts a cache of `bytes` has, as a power of two.
+fn shard_bits(bytes: usize) -> u32 {
+    (bytes / MIN_SHARD_BYTES).checked_ilog2().unwrap_or(0).min(MAX_SHARD_BITS)
 }
 
 impl Default for RocksMemory {
@@ -92,5 +107,11 @@ mod tests {
             assert!(writes > 0 && writes * 3 / 2 <= 300 << 20, "{share}: {writes}");
         }
         assert_eq!(RocksMemory::new(0, 0.5).budget_bytes(), MIN_BYTES);
+    }
+
+    #[test]
+    fn parts_of_the_cache_have_room_for_filters() {
+        let bits = [0, 8 << 20, 63 << 20, 64 << 20, 512 << 20, 1 << 40].map(shard_bits);
+        assert_eq!(bits, [0, 0, 0, 1, 4, 6]);
     }
 }
