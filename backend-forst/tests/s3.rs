@@ -15,13 +15,17 @@ use weir_tests::s3_server::S3Server;
 
 use worlds::{Live, tiny};
 
-/// What small tables disturb that are flushed and compacted all the time: see `conformance.rs`.
+/// See `conformance.rs`: what small tables disturb that are flushed and compacted all the time, and damage
+/// that a cache hides.
 fn needs_rest(case: &Case) -> bool {
     matches!(
         case.name,
         "unchanged_state_is_shared_with_a_complete_checkpoint"
             | "misfits_are_refused_up_front"
             | "a_failed_read_fails_the_restore"
+            | "flipped_bytes_are_found_and_named"
+            | "truncated_objects_are_found_and_named"
+            | "missing_objects_are_found_and_named"
     )
 }
 
