@@ -9,7 +9,7 @@ use weir_state_api::BackendFactory;
 use weir_tests::conformance::{Case, run_in, run_where};
 use weir_tests::harness::Harness;
 
-use worlds::{Faulty, Live, Slow, tiny, tiny_on_disk, tiny_resources, tiny_with};
+use worlds::{Faulty, Live, Slow, holds_anywhere, tiny, tiny_on_disk, tiny_resources, tiny_with};
 
 /// Cases that are about objects: a state as small as theirs would be a part of the handle.
 fn options() -> ForstOptions {
@@ -36,32 +36,6 @@ fn is_long(case: &Case) -> bool {
                 | "a_savepoint_shares_nothing"
                 | "a_failed_upload_fails_only_its_snapshot"
         )
-}
-
-/// Where small tables are flushed and compacted all the time, a checkpoint has new objects although little
-/// has changed, and requests of the background come between those that a case counts.
-fn needs_rest(case: &Case) -> bool {
-    matches!(
-        case.name,
-        "unchanged_state_is_shared_with_a_complete_checkpoint"
-            | "misfits_are_refused_up_front"
-            | "a_failed_read_fails_the_restore"
-    )
-}
-
-/// What has been read of an object answers from the block cache, whatever becomes of the object.
-fn damages_objects(case: &Case) -> bool {
-    matches!(
-        case.name,
-        "flipped_bytes_are_found_and_named"
-            | "truncated_objects_are_found_and_named"
-            | "missing_objects_are_found_and_named"
-    )
-}
-
-/// In worlds with a busy background and a cache.
-fn holds_anywhere(case: &Case) -> bool {
-    !needs_rest(case) && !damages_objects(case)
 }
 
 /// Small memtables, blocks and caches: what a case writes has been flushed before it reads, and many

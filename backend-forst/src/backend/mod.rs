@@ -5,7 +5,8 @@
 //! | `factory.rs`, `options.rs` | opening instances; what a user can set |
 //! | `instance.rs` | the calls of the interface |
 //! | `states.rs` | the states of an instance |
-//! | `tree.rs` | per shard: the memtable that takes writes, frozen ones, the tables |
+//! | `tree.rs` | all shards with their memtables and tables |
+//! | `shard_memory.rs` | per shard: the memtable that takes writes, frozen and resident ones; what they say of a key |
 //! | `frozen.rs`, `flush.rs` | a memtable on its way into a table |
 //! | `resident.rs` | memtables that are tables already and still answer reads |
 //! | `background.rs`, `mailbox.rs` | when what is frozen, flushed and compacted; news of it |
@@ -35,6 +36,7 @@ mod read;
 mod resident;
 mod restore;
 mod scan;
+mod shard_memory;
 mod snapshot;
 mod sources;
 mod states;

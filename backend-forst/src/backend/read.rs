@@ -3,7 +3,8 @@
 use weir_state_api::{Result, StateId};
 
 use super::lookup::{PendingReads, Reached, Search, Wanted};
-use super::tree::{InMemory, Tree};
+use super::shard_memory::InMemory;
+use super::tree::Tree;
 use crate::format::filter_hash;
 use crate::memtable::Route;
 

@@ -12,156 +12,15 @@ use weir_state_api::{
 use super::frozen::{Frozen, era_in};
 use super::lookup::Search;
 use super::read::Target;
-use super::resident::{Newest, Resident, Retired};
+use super::resident::Retired;
+use super::shard_memory::{InMemory, ShardMemory};
 use super::sources::{MapPart, PinnedMemory};
 use super::view::ShardView;
 use super::{ShardEdit, Table, TableView, Version};
 use crate::format::{EntryKind, StateProperties, filter_hash};
 use crate::lsm::{ShardState, StateEras, TableId};
-use crate::memtable::{
-    Found, LogEntry, MapRoute, Memtable, Memtables, OrderedTable, PointVersion, Route, Sequence,
-};
+use crate::memtable::{LogEntry, MapRoute, Memtable, OrderedTable, Route, Sequence};
 use crate::store::{MemtableBudget, MemtablePermit};
-
-/// The memtables of one shard.
-#[derive(Debug, Default)]
-struct ShardMemory {
-    /// All of them: one that takes writes, the frozen ones, and the resident ones.
-    memtables: Memtables,
-    /// On their way into tables, newest first.
-    frozen: VecDeque<Arc<Frozen>>,
-    /// Those that are tables already, older than all frozen ones.
-    resident: Resident,
-    /// The number that stored keys hold for each state of the instance.
-    stored: Vec<StateId>,
-    /// The current era of each state, by its stored number.
-    eras: Arc<Vec<u8>>,
-}
-
-impl ShardMemory {
-    /// The current era of a state.
-    #[inline]
-    fn era(&self, state: StateId) -> u8 {
-        era_in(&self.eras, state)
-    }
-
-    #[inline]
-    fn look_for_point(
-        &self,
-        state: StateId,
-        hash: u64,
-        key: &[u8],
-        search: &mut Search,
-    ) -> InMemory<'_> {
-        let current = self.era(state);
-        let mut version = self.memtables.point(hash, key);
-        while let Some(found) = version {
-            let era = match found.age.checked_sub(1) {
-                None => current,
-                Some(behind) => match self.frozen.get(behind) {
-                    Some(frozen) => frozen.era(state),
-                    None => {
-                        let behind = behind - self.frozen.len();
-                        let PointVersion { kind, value, .. } = found;
-                        let newest = self.resident.version(behind, state, kind, value);
-                        return in_tables(newest, current, search);
-                    }
-                },
-            };
-            if let Some(end) = settle(found.kind, found.value, era, current, search) {
-                return end;
-            }
-            version = self.memtables.before(&found);
-        }
-        InMemory::Below
-    }
-
-    #[inline]
-    fn look_for_ordered(
-        &self,
-        state: StateId,
-        route: MapRoute,
-        key: &[u8],
-        search: &mut Search,
-    ) -> InMemory<'_> {
-        let active = self.memtables.active();
-        match active.ordered().get(route, key) {
-            Some(Found { kind: EntryKind::Put, value }) => return InMemory::Found(value),
-            Some(Found { kind: EntryKind::Delete, .. }) => return InMemory::Absent,
-            Some(Found { kind: EntryKind::Append, value }) => {
-                search.push_operand(self.era(state), value);
-            }
-            None => {}
-        }
-        if active.deleted().covers(key) {
-            return InMemory::Oldest(None);
-        }
-        self.look_in_earlier(state, route, key, search)
-    }
-
-    /// The same in memtables that take no more writes.
-    fn look_in_earlier(
-        &self,
-        state: StateId,
-        route: MapRoute,
-        key: &[u8],
-        search: &mut Search,
-    ) -> InMemory<'_> {
-        let current = self.era(state);
-        for frozen in &self.frozen {
-            let (memtable, era) = (&frozen.memtable, frozen.era(state));
-            let found = memtable.ordered().get(route, key);
-            let end = found.and_then(|f| settle(f.kind, f.value, era, current, search));
-            if let Some(end) = end {
-                return end;
-            }
-            if memtable.deleted().covers(key) {
-                return InMemory::Oldest(None);
-            }
-        }
-        in_tables(self.resident.newest_ordered(state, route, key), current, search)
-    }
-}
-
-/// What a version comes to that is in no table; an operand is noted, and the search goes on.
-#[inline]
-fn settle<'m>(
-    kind: EntryKind,
-    value: &'m [u8],
-    era: u8,
-    current: u8,
-    search: &mut Search,
-) -> Option<InMemory<'m>> {
-    match kind {
-        EntryKind::Put => Some(oldest_value(era, value, current, search)),
-        EntryKind::Delete if search.is_empty() => Some(InMemory::Absent),
-        EntryKind::Delete => Some(InMemory::Oldest(None)),
-        EntryKind::Append => {
-            search.push_operand(era, value);
-            None
-        }
-    }
-}
-
-/// What the newest version in a table comes to, as far as its memtable is still there.
-#[inline]
-fn in_tables<'m>(newest: Newest<'m>, current: u8, search: &Search) -> InMemory<'m> {
-    match newest {
-        Newest::Known(Some((era, value))) => oldest_value(era, value, current, search),
-        Newest::Known(None) => InMemory::Oldest(None),
-        Newest::InTables => InMemory::Below,
-    }
-}
-
-/// The oldest version is a value: the answer as it stands, if it is of the current era and has no operands.
-#[inline]
-fn oldest_value<'m>(era: u8, value: &'m [u8], current: u8, search: &Search) -> InMemory<'m> {
-    if era == current && search.is_empty() {
-        InMemory::Found(value)
-    } else {
-        InMemory::Oldest(Some((era, value)))
-    }
-}
 
 /// Shards with their memtables and tables.
 #[derive(Debug)]
@@ -170,18 +29,6 @@ pub(crate) struct Tree {
     /// In the order of the version's shards.
     memory: Vec<ShardMemory>,
     owned: KeyGroupRange,
-}
-
-/// What memtables say about a key.
-#[derive(Debug)]
-pub(crate) enum InMemory<'m> {
-    /// Its value, in the current era.
-    Found(&'m [u8]),
-    Absent,
-    /// Runs must be searched; operands found on the way are in the search.
-    Below,
-    /// The oldest version is this value of an era, under the operands of the search.
-    Oldest(Option<(u8, &'m [u8])>),
 }
 
 /// Where a part of a map is.
@@ -382,13 +229,12 @@ impl Tree {
     pub(crate) fn in_one(&self, map: &MapPart) -> InOne<'_> {
         let memory = &self.memory[map.shard];
         let current = memory.era(map.state);
-        let active = std::iter::once((memory.memtables.active(), current));
-        let frozen = memory.frozen.iter().map(|f| (&*f.memtable, f.era(map.state)));
         let (mut found, mut deleted) = (InOne::Nothing, false);
-        for (memtable, era) in active.chain(frozen) {
+        for (memtable, eras) in memory.in_no_table() {
             if let Some(entries) = memtable.ordered().map(map.hash, map.prefix()) {
                 // What is older may be hidden or continued.
-                if deleted || era != current || matches!(found, InOne::Memtable(_)) {
+                let is_current = era_in(eras, map.state) == current;
+                if deleted || !is_current || matches!(found, InOne::Memtable(_)) {
                     return InOne::Other;
                 }
                 found = InOne::Memtable(entries);
@@ -463,9 +309,7 @@ impl Tree {
         (from, to): (&[u8], Option<&[u8]>),
     ) -> ShardView {
         let memory = &self.memory[shard];
-        let active = std::iter::once((memory.memtables.active(), &memory.eras));
-        let frozen = memory.frozen.iter().map(|frozen| (&*frozen.memtable, &frozen.eras));
-        let pinned = active.chain(frozen).filter_map(|(memtable, eras)| {
+        let pinned = memory.in_no_table().filter_map(|(memtable, eras)| {
             let entries = entries(memtable).unwrap_or_default();
             let deleted = memtable.deleted().within(from, to);
             let deleted = (!deleted.is_empty()).then(|| Arc::new(deleted));
@@ -563,11 +407,8 @@ impl Tree {
 
     /// Bytes in all memtables, and keys in those that are no tables.
     pub(crate) fn in_memory(&self) -> (u64, u64) {
-        let memtables = self.memory.iter().flat_map(|memory| {
-            let frozen = memory.frozen.iter().map(|frozen| &*frozen.memtable);
-            std::iter::once(memory.memtables.active()).chain(frozen)
-        });
-        let (bytes, keys) = memtables.fold((0, 0), |(bytes, keys), memtable| {
+        let memtables = self.memory.iter().flat_map(ShardMemory::in_no_table);
+        let (bytes, keys) = memtables.fold((0, 0), |(bytes, keys), (memtable, _)| {
             (bytes + memtable.memory_bytes() as u64, keys + memtable.len() as u64)
         });
         (bytes + self.memory.iter().map(|memory| memory.resident.bytes()).sum::<u64>(), keys)
@@ -579,8 +420,7 @@ impl Tree {
         for (index, memory) in self.memory.iter().enumerate() {
             let number = self.stored(index, state);
             let of_state = |key: &[u8]| state_of(key).is_some_and(|of_key| of_key == number);
-            let frozen = memory.frozen.iter().map(|frozen| &*frozen.memtable);
-            for memtable in std::iter::once(memory.memtables.active()).chain(frozen) {
+            for (memtable, _) in memory.in_no_table() {
                 let points = memtable.points().iter().filter(|entry| of_state(entry.key));
                 count += (points.count() + memtable.ordered().count_of(number)) as u64;
             }

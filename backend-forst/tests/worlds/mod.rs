@@ -12,6 +12,7 @@ use weir_backend_forst::{
 use weir_state_api::{
     BackendFactory, BoxFuture, Capabilities, KeyedBackend, OpenRequest, Result, Spawner,
 };
+use weir_tests::conformance::Case;
 use weir_tests::faults::{Faults, StoreOp, When};
 use weir_tests::harness::LIVE;
 
@@ -42,6 +43,32 @@ pub(crate) fn tiny_with(resources: ForstResourcesBuilder) -> ForstOptions {
         .with_inline_tail_bytes(0)
         .with_inline_manifest_bytes(0)
         .with_timers_in_memory(2)
+}
+
+/// Where small tables are flushed and compacted all the time, a checkpoint has new objects although little
+/// has changed, and requests of the background come between those that a case counts.
+fn needs_rest(case: &Case) -> bool {
+    matches!(
+        case.name,
+        "unchanged_state_is_shared_with_a_complete_checkpoint"
+            | "misfits_are_refused_up_front"
+            | "a_failed_read_fails_the_restore"
+    )
+}
+
+/// What has been read of an object answers from the block cache, whatever becomes of the object.
+fn damages_objects(case: &Case) -> bool {
+    matches!(
+        case.name,
+        "flipped_bytes_are_found_and_named"
+            | "truncated_objects_are_found_and_named"
+            | "missing_objects_are_found_and_named"
+    )
+}
+
+/// In worlds with a busy background and a cache.
+pub(crate) fn holds_anywhere(case: &Case) -> bool {
+    !needs_rest(case) && !damages_objects(case)
 }
 
 /// Each instance has a path of its own in the store.
