@@ -108,6 +108,39 @@ fn failed_flushes_are_counted_and_tried_again() -> Result<()> {
     Ok(())
 }
 
+/// Where checkpoints are taken and keys last, a checkpoint writes the end only. Where keys are overwritten, it
+/// writes all of them, once.
+#[test]
+fn what_lasts_is_flushed_before_the_checkpoint() -> Result<()> {
+    const KEYS: u32 = 200;
+    let options = || tiny().with_compaction(false).with_memtable_bytes(1 << 20).with_max_frozen(4);
+    for (writes, early) in [(1, true), (3, false)] {
+        let factory = Live::new(options());
+        let resources = factory.options().resources.clone();
+        let h = Harness::new(&factory);
+        let mut store = h.open()?;
+        let mut early_flushes = Vec::new();
+        for round in 0..4 {
+            let before = resources.usage().early_freezes;
+            for from in (round * KEYS..(round + 1) * KEYS).step_by(20) {
+                for _ in 0..writes {
+                    write(&mut store, from..from + 20)?;
+                }
+                // A busy background would have nothing frozen early.
+                let frozen = resources.usage().early_freezes;
+                until_counted(&mut store, || resources.usage().flushes >= frozen)?;
+            }
+            early_flushes.push(resources.usage().early_freezes - before);
+            h.snapshot(&mut store)?;
+        }
+        assert_eq!(early_flushes[0], 0, "nothing is known of checkpoints before the first one");
+        assert_eq!(early_flushes[1..].iter().all(|count| (2..=4).contains(count)), early);
+        assert_eq!(early_flushes[1..].iter().all(|count| *count == 0), !early, "{early_flushes:?}");
+        check(&mut store, 0..4 * KEYS)?;
+    }
+    Ok(())
+}
+
 /// The task of a snapshot begins the flush. Where tasks are dropped before they run, memtables do not pile up.
 #[test]
 fn snapshots_that_are_never_written_leave_few_memtables() -> Result<()> {

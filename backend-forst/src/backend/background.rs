@@ -12,6 +12,7 @@ use super::frozen::{Flushed, Frozen};
 use super::mailbox::Mailbox;
 use super::obsolete::{NamedByHandles, Obsolete};
 use super::options::ForstOptions;
+use super::stream_out::{PIECES, StreamOut};
 use super::tree::Tree;
 use super::{TableView, Version};
 use crate::format::TableOptions;
@@ -136,7 +137,14 @@ pub(crate) struct Background {
     max_frozen: usize,
     max_level0_tables: usize,
     keep_flushed: bool,
+    stream_out: StreamOut,
+    /// The bytes at which the memtable that takes writes may be worth freezing.
+    freeze_at: usize,
 }
+
+/// Memtables may be on their way into tables when another one is frozen early: one of them is being written,
+/// so that the next can begin at once.
+const MOST_FROZEN_EARLY: usize = 2;
 
 impl Background {
     pub(crate) fn new(flusher: Flusher, options: &ForstOptions, clock: TtlClock) -> Self {
@@ -158,6 +166,8 @@ impl Background {
             max_frozen: options.max_frozen.max(1),
             max_level0_tables: options.max_level0_tables.max(8),
             keep_flushed: options.keep_flushed,
+            stream_out: StreamOut::new(options.stream_out_bytes),
+            freeze_at: options.memtable_bytes.max(1),
         }
     }
 
@@ -253,13 +263,33 @@ impl Background {
         if tree.has_resident() && self.account.budget().is_full() {
             self.give_back_memory(tree);
         }
+        if bytes < self.freeze_at && !self.account.should_freeze() {
+            return Ok(());
+        }
         if bytes < self.memtable_bytes && !self.account.should_freeze() {
+            self.freeze_early(tree, bytes);
             return Ok(());
         }
         self.freeze(tree);
         self.wait_for_room(tree)?;
         self.wait_for_compactions(tree);
         Ok(())
+    }
+
+    /// Ends the memtables that take writes before memory asks for it, unless the background has enough to do:
+    /// nobody waits for it.
+    #[cold]
+    fn freeze_early(&mut self, tree: &mut Tree, bytes: usize) {
+        let is_busy = tree.most_frozen() >= MOST_FROZEN_EARLY.min(self.max_frozen)
+            || tree.most_level0_tables() + PIECES > self.max_level0_tables;
+        if is_busy {
+            // Asks again after a quarter of a piece.
+            let more = self.stream_out.piece().map_or(self.memtable_bytes, |piece| piece / 4);
+            self.freeze_at = self.memtable_bytes.min(bytes + more.max(1));
+            return;
+        }
+        self.counters().early_freezes.add(1);
+        self.freeze(tree);
     }
 
     /// Ends the memtables that take writes and begins their flush.
@@ -269,19 +299,33 @@ impl Background {
         self.flush_frozen(tree);
     }
 
-    /// Ends the memtables that take writes. Somebody else begins their flush, the next memory pressure at
-    /// the latest: whatever is begun here may take the core from the caller at once.
-    pub(crate) fn freeze_only(&mut self, tree: &mut Tree) {
+    /// Ends the memtables that take writes, for a snapshot. Somebody else begins their flush, the next memory
+    /// pressure at the latest: whatever is begun here may take the core from the caller at once.
+    pub(crate) fn freeze_for_snapshot(&mut self, tree: &mut Tree) {
         if tree.most_frozen() > self.max_frozen {
             // Whoever was to do it has not.
             self.flush_frozen(tree);
         }
+        self.freeze_only(tree);
+        self.stream_out.barrier(tree.take_churn());
+        self.await_next();
+    }
+
+    fn freeze_only(&mut self, tree: &mut Tree) {
         let time: TtlTime = self.clock.time();
+        self.stream_out.frozen(tree.active_bytes(), tree.active_entries());
+        self.await_next();
         self.account.set(tree.active_bytes() as u64);
         let permit = Arc::new(self.account.freeze());
         for shard in 0..tree.shard_count() {
             tree.freeze(shard, time, Some(Arc::clone(&permit)));
         }
+    }
+
+    /// The memtables that take writes are empty now.
+    fn await_next(&mut self) {
+        let piece = self.stream_out.piece().unwrap_or(usize::MAX);
+        self.freeze_at = self.memtable_bytes.min(piece);
     }
 
     /// Begins to flush whatever is frozen and not being flushed.

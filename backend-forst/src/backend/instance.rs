@@ -435,7 +435,7 @@ impl KeyedBackend for ForstBackend {
             }
         }
         // The task begins the flush.
-        self.background.freeze_only(&mut self.tree);
+        self.background.freeze_for_snapshot(&mut self.tree);
         let descriptors = self.states.iter().map(|(_, state)| state.descriptor.clone()).collect();
         self.snapshots.begin(&self.request, request, &mut self.tree, descriptors, queues)
     }

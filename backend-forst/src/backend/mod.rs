@@ -10,6 +10,7 @@
 //! | `frozen.rs`, `flush.rs` | a memtable on its way into a table |
 //! | `resident.rs` | memtables that are tables already and still answer reads |
 //! | `background.rs`, `mailbox.rs` | when what is frozen, flushed and compacted; news of it |
+//! | `stream_out.rs` | how soon memtables are frozen ahead of checkpoints: a pure decision |
 //! | `steps.rs` | flushes and compactions in the user's hand |
 //! | `compactor.rs` | when compactions run, and what comes of them |
 //! | `obsolete.rs` | tables that left the state: whose they are to delete |
@@ -41,6 +42,7 @@ mod snapshot;
 mod sources;
 mod states;
 mod steps;
+mod stream_out;
 mod timers;
 mod tree;
 mod view;

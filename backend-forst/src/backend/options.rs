@@ -39,6 +39,11 @@ pub struct ForstOptions {
     /// The memory that one instance's writes take at most before they become a table, in bytes, also when
     /// the shared budget has room. Default: 64 MiB.
     pub memtable_bytes: usize,
+    /// The least that is flushed ahead of a checkpoint, in bytes of memory. Where checkpoints are taken, what
+    /// is written from one to the next is flushed in about four pieces as it comes, so that a checkpoint
+    /// waits for the last one only; not where keys are overwritten again and again in that time. More,
+    /// smaller tables are compacted in return. `usize::MAX` turns it off. Default: 1 MiB.
+    pub stream_out_bytes: usize,
     /// Whether memtables that were flushed go on to answer reads of single keys while the shared budget has
     /// room for them, so that a checkpoint does not make cold what is in use. Default: yes.
     pub keep_flushed: bool,
@@ -83,6 +88,7 @@ impl Default for ForstOptions {
             block_bytes: 8 << 10,
             table_bytes: 64 << 20,
             memtable_bytes: 64 << 20,
+            stream_out_bytes: 1 << 20,
             keep_flushed: true,
             max_frozen: 4,
             max_level0_tables: 24,
@@ -157,6 +163,8 @@ setters! {
     with_table_bytes: table_bytes, u64;
     /// Sets [`memtable_bytes`](Self::memtable_bytes).
     with_memtable_bytes: memtable_bytes, usize;
+    /// Sets [`stream_out_bytes`](Self::stream_out_bytes).
+    with_stream_out_bytes: stream_out_bytes, usize;
     /// Sets [`keep_flushed`](Self::keep_flushed).
     with_keep_flushed: keep_flushed, bool;
     /// Sets [`max_frozen`](Self::max_frozen).

@@ -19,7 +19,7 @@ use super::view::ShardView;
 use super::{ShardEdit, Table, TableView, Version};
 use crate::format::{EntryKind, StateProperties, filter_hash};
 use crate::lsm::{ShardState, StateEras, TableId};
-use crate::memtable::{LogEntry, MapRoute, Memtable, OrderedTable, Route, Sequence};
+use crate::memtable::{Churn, LogEntry, MapRoute, Memtable, OrderedTable, Route, Sequence};
 use crate::store::{MemtableBudget, MemtablePermit};
 
 /// Shards with their memtables and tables.
@@ -386,6 +386,20 @@ impl Tree {
     #[inline]
     pub(crate) fn active_bytes(&self) -> usize {
         self.memory.iter().map(|memory| memory.memtables.active().memory_bytes()).sum()
+    }
+
+    /// Entries in the memtables that take writes.
+    pub(crate) fn active_entries(&self) -> usize {
+        self.memory.iter().map(|memory| memory.memtables.active().len()).sum()
+    }
+
+    /// What has become of what was written since the last call. Everything is frozen.
+    pub(crate) fn take_churn(&mut self) -> Churn {
+        let of_shards = self.memory.iter_mut().map(|memory| memory.memtables.take_churn());
+        of_shards.fold(Churn::default(), |all, one| Churn {
+            puts: all.puts + one.puts,
+            superseded: all.superseded + one.superseded,
+        })
     }
 
     /// The most frozen memtables that a shard has.

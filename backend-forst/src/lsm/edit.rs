@@ -120,7 +120,8 @@ impl<T: Clone> Shard<T> {
 
     /// Puts outputs where the inputs were: younger than all runs behind `oldest` that are visible in
     /// `groups`, and older than all before `newest` that are. They join a run of their level there
-    /// that has nothing in these groups, or make up a new one.
+    /// that has nothing in these groups, or make up a new one: always in level 0, whose other runs may be
+    /// being merged as they are.
     fn place(
         &mut self,
         groups: KeyGroupRange,
@@ -132,7 +133,8 @@ impl<T: Clone> Shard<T> {
         let taken = |run: &Run<T>| !run.in_groups(groups).is_empty();
         let older = self.runs[oldest + 1..].iter().position(taken);
         let end = older.map_or(self.runs.len(), |behind| oldest + 1 + behind);
-        let same = (newest..end).rev().find(|&index| self.runs[index].level == level);
+        let is_same = |index: &usize| level > 0 && self.runs[*index].level == level;
+        let same = (newest..end).rev().find(is_same);
         if let Some(run) = same.and_then(|index| self.runs.get_mut(index)) {
             let at = run.tables.partition_point(|table| table.first_key() < outputs[0].first_key());
             run.tables.splice(at..at, outputs);

@@ -104,6 +104,22 @@ impl MemoryTree {
         Some(())
     }
 
+    /// What to merge next in each shard, while these plans are being carried out there.
+    pub(super) fn picks(
+        &self,
+        busy: &[Option<CompactionPlan>],
+        time: &TtlTime,
+    ) -> Vec<Option<CompactionPlan>> {
+        let pick_in = |shard: usize| {
+            let busy: Vec<_> = busy.get(shard).cloned().flatten().into_iter().collect();
+            match pick(&self.version.shards()[shard], &self.options, &busy, time)? {
+                Pick::Drop(_) => None,
+                Pick::Compact(plan) => Some(plan),
+            }
+        };
+        (0..self.version.shards().len()).map(pick_in).collect()
+    }
+
     /// Does the next thing that a shard wants; whether there was one.
     pub(super) fn compact_once(&mut self, shard: usize, time: &TtlTime) -> bool {
         match pick(&self.version.shards()[shard], &self.options, &[], time) {

@@ -4,7 +4,8 @@
 //! not hold a key nearly free, so runs may lie above each other, and bytes are rewritten rarely.
 //!
 //! ```text
-//! level 0     runs as they were flushed, merged into one of level 1 when there are 4, or 8 small ones
+//! level 0     runs as they were flushed, merged into one of level 1 when there are 4, or 8 small ones;
+//!             8 small ones above some that are being merged, into one that stays
 //! levels 1..  up to 4 runs each, merged into one of the next level
 //! the oldest  takes in everything above it (but level 0) once that has grown to its own size
 //! ```
@@ -106,10 +107,13 @@ pub(crate) fn pick<T: Clone>(
     }
     let slices = slices(shard, options.slice_bytes);
     let merges = slices.iter().flat_map(|slice| {
-        [merge_level0(slice, options), merge_tiers(slice, options), merge_oldest(slice)]
-            .into_iter()
-            .flatten()
-            .map(move |merge| (merge.urgency, slice, merge))
+        let merges = [
+            merge_level0(slice, options),
+            merge_newest(slice, options, busy),
+            merge_tiers(slice, options),
+            merge_oldest(slice),
+        ];
+        merges.into_iter().flatten().map(move |merge| (merge.urgency, slice, merge))
     });
     let mut merges: Vec<_> = merges.collect();
     // The most urgent first, among equals that of which least is visible: its tables are shared with
@@ -147,6 +151,23 @@ fn merge_level0<T>(slice: &Slice<'_, T>, options: &CompactionOptions) -> Option<
     let oldest = count - 1;
     let merging = Merging { newest: 0, oldest, level: 1, cause: oldest, urgency: 2 * count };
     Some(slice.with_all_older(merging))
+}
+
+/// Small flushed runs that have come while older ones are being merged, into one: it stays in level 0, as
+/// nothing may pass those below. So a long compaction does not make readers ask ever more runs.
+fn merge_newest<T>(
+    slice: &Slice<'_, T>,
+    options: &CompactionOptions,
+    busy: &[CompactionPlan],
+) -> Option<Merging> {
+    let flushed = slice.runs().partition_point(|run| run.level == 0);
+    let count = slice.newer_than(busy).min(flushed);
+    let is_small = slice.weight(0..count) < options.small_bytes;
+    if count == flushed || count < (2 * options.level0_runs).max(2) || !is_small {
+        return None;
+    }
+    let oldest = count - 1;
+    Some(Merging { newest: 0, oldest, level: 0, cause: oldest, urgency: count })
 }
 
 fn merge_tiers<T>(slice: &Slice<'_, T>, options: &CompactionOptions) -> Option<Merging> {

@@ -1,5 +1,6 @@
 //! Slices of a shard: ranges of key groups that are compacted each on its own.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use weir_state_api::KeyGroupRange;
@@ -69,6 +70,16 @@ impl<'a, T> Slice<'a, T> {
 
     pub(super) fn weight(&self, runs: Range<usize>) -> u64 {
         self.runs[runs].iter().map(|run| run.weight).sum()
+    }
+
+    /// How many runs are newer than all that these plans merge here.
+    pub(super) fn newer_than(&self, plans: &[CompactionPlan]) -> usize {
+        let here = plans.iter().filter(|plan| !plan.groups.intersection(self.groups).is_empty());
+        let merged: HashSet<TableId> =
+            here.flat_map(|plan| plan.inputs.iter().map(|(id, _)| *id)).collect();
+        let is_merged =
+            |run: &SlicedRun<'_, T>| run.tables.iter().any(|t| merged.contains(&t.id()));
+        self.runs.iter().position(is_merged).unwrap_or(self.runs.len())
     }
 
     /// How much of its tables is visible at all, in percent of their number.

@@ -30,6 +30,8 @@ enum Step {
     /// Writes, then a flush.
     Flush(Vec<Write>),
     CompactOnce(prop::sample::Index),
+    /// A compaction while there are flushes, and another one beside it.
+    CompactBeside(Vec<Write>),
     CompactUntilIdle,
     CompactEverything,
     Rescale(u16),
@@ -65,7 +67,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         (0..GROUPS, 0..4_u8, what).prop_map(|(group, key, what)| Write { group, key, what });
     let ttl = prop_oneof![Just(None), (1..300_i64).prop_map(Some)];
     let step = prop_oneof![
-        12 => proptest::collection::vec(write, 1..40).prop_map(Step::Flush),
+        12 => proptest::collection::vec(write.clone(), 1..40).prop_map(Step::Flush),
+        2 => proptest::collection::vec(write, 8..40).prop_map(Step::CompactBeside),
         4 => any::<prop::sample::Index>().prop_map(Step::CompactOnce),
         1 => Just(Step::CompactUntilIdle),
         1 => Just(Step::CompactEverything),
@@ -108,7 +111,7 @@ impl Job {
         let options = CompactionOptions {
             level0_runs: 2,
             tier_runs: 2,
-            small_bytes: 4,
+            small_bytes: 60,
             table_bytes: 8,
             slice_bytes: 60,
             min_visible_percent: 30,
@@ -245,6 +248,27 @@ impl Job {
         }
     }
 
+    /// In each shard: what is picked first ends last, after a flush for each write and what is picked beside.
+    fn compact_beside(&mut self, writes: &[Write]) {
+        let time = self.time();
+        let first: Vec<Vec<_>> = self.instances.iter().map(|tree| tree.picks(&[], &time)).collect();
+        writes.iter().for_each(|write| self.flush(std::slice::from_ref(write)));
+        for (tree, first) in self.instances.iter_mut().zip(first) {
+            let beside = tree.picks(&first, &time);
+            let mut carry_out = |shard, plan: &Option<CompactionPlan>| {
+                let Some(plan) = plan else { return true };
+                let compacted = tree.carry_out(shard, plan, &time);
+                tree.apply(shard, ShardEdit::Compacted(compacted)).is_some()
+            };
+            for (shard, (beside, first)) in beside.iter().zip(&first).enumerate() {
+                assert!(carry_out(shard, beside));
+                // What joins a run that is being merged makes that obsolete; nothing in level 0 does.
+                let joins = beside.as_ref().is_some_and(|plan| plan.level > 0);
+                assert!(carry_out(shard, first) || joins);
+            }
+        }
+    }
+
     fn step(&mut self, step: &Step) {
         let time = self.time();
         match step {
@@ -256,6 +280,7 @@ impl Job {
                     tree.compact_once(shard, &time);
                 }
             }
+            Step::CompactBeside(writes) => self.compact_beside(writes),
             Step::CompactUntilIdle => {
                 self.instances.iter_mut().for_each(|tree| tree.compact_until_idle(&time));
             }
@@ -355,6 +380,32 @@ fn all_that_is_deleted_leaves_nothing_behind() {
         pick(&job.instances[0].version.shards()[0], &job.instances[0].options, &[], &time),
         None
     );
+}
+
+/// Small runs do not pile up above a long compaction.
+#[test]
+fn what_is_flushed_beside_a_compaction_is_merged_above_it() {
+    let mut job = Job::new();
+    let time = job.time();
+    let wanted = 2 * job.instances[0].options.level0_runs;
+    let put = |key| [Write { group: 3, key, what: What::Put(PLAIN, key) }];
+    let flush = |job: &mut Job| job.flush(&put(job.instances[0].most_runs() as u8 % 4));
+    (0..wanted).for_each(|_| flush(&mut job));
+    let long = job.instances[0].picks(&[], &time);
+    assert!(long[0].as_ref().is_some_and(|plan| plan.inputs.len() == wanted));
+    (1..wanted).for_each(|_| flush(&mut job));
+    assert_eq!(job.instances[0].picks(&long, &time), [None]);
+    flush(&mut job);
+    let beside = job.instances[0].picks(&long, &time);
+    let plan = beside[0].as_ref().unwrap();
+    assert_eq!((plan.level, plan.inputs.len()), (0, wanted));
+    for plan in [plan, long[0].as_ref().unwrap()] {
+        let compacted = job.instances[0].carry_out(0, plan, &time);
+        job.instances[0].apply(0, ShardEdit::Compacted(compacted)).unwrap();
+    }
+    let runs = job.instances[0].version.shards()[0].runs().iter().map(Run::level);
+    assert_eq!(runs.collect::<Vec<_>>(), [0, 1]);
+    job.check().unwrap();
 }
 
 #[test]

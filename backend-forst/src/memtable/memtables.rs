@@ -43,6 +43,26 @@ pub(crate) struct Memtables {
     epoch: u32,
     /// How many slots point to memtables that are gone.
     gone: usize,
+    /// What happened since [`take_churn`](Self::take_churn), and the number of the first memtable since.
+    churn: Churn,
+    since: u32,
+}
+
+/// How much of what was written did not last.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Churn {
+    /// Writes other than appending.
+    pub(crate) puts: u64,
+    /// Entries of point states that were overwritten in a later memtable.
+    pub(crate) superseded: u64,
+}
+
+impl Churn {
+    /// How many writes were overwritten, where memtables have come to hold so many entries. Those of a map
+    /// that were overwritten in a later memtable do not show.
+    pub(crate) fn overwritten(self, entries: u64) -> u64 {
+        self.puts.saturating_sub(entries) + self.superseded
+    }
 }
 
 /// How memtables find a stored key.
@@ -108,6 +128,7 @@ impl Memtables {
     /// Makes this the newest version of a key.
     #[inline]
     pub(crate) fn set(&mut self, route: Route, key: &[u8], kind: EntryKind, value: &[u8]) {
+        self.churn.puts += 1;
         match route {
             Route::Point { hash } => self.set_point(hash, key, kind, value),
             Route::Map(route) => self.active.ordered.set(route, key, kind, value),
@@ -116,7 +137,7 @@ impl Memtables {
 
     #[inline]
     fn set_point(&mut self, hash: u64, key: &[u8], kind: EntryKind, value: &[u8]) {
-        let Memtables { active, older, slots, index, epoch, .. } = self;
+        let Memtables { active, older, slots, index, epoch, churn, since, .. } = self;
         let is_of = |slot: &Slot| slot.is_of(hash, key, active, older, *epoch);
         let new = NewEntry { hash, key, kind, value, link: None };
         match index.entry(hash, is_of, |slot| slot.hash) {
@@ -126,6 +147,7 @@ impl Memtables {
                     at.place = active.points.replace(at.place, kind, value);
                 } else {
                     slots[(*epoch - at.epoch) as usize - 1] -= 1;
+                    churn.superseded += u64::from(at.epoch >= *since);
                     *at = Link { epoch: *epoch, place: active.points.add(new) };
                 }
             }
@@ -186,6 +208,12 @@ impl Memtables {
         self.slots.push_front(frozen.points.len());
         self.epoch += 1;
         frozen
+    }
+
+    /// What has become of what was written since the last call. The memtable that takes writes is empty.
+    pub(crate) fn take_churn(&mut self) -> Churn {
+        self.since = self.epoch;
+        std::mem::take(&mut self.churn)
     }
 
     /// What one of those holds that take no more writes, the newest being the first: its entries, and the
@@ -317,6 +345,25 @@ mod tests {
         // Overwriting with values of the same length holds no more.
         fill(&mut tables, 8);
         assert_eq!((tables.active().memory_bytes(), tables.active().len()), (before, 1_000));
+    }
+
+    #[test]
+    fn churn_tells_what_did_not_last() {
+        let mut tables = Memtables::default();
+        let put = |tables: &mut Memtables, keys: std::ops::Range<u8>| {
+            keys.for_each(|key| tables.set(point(&[key]), &[key], EntryKind::Put, b"value"));
+        };
+        put(&mut tables, 0..10);
+        put(&mut tables, 0..4);
+        let mut entries = tables.freeze().len() as u64;
+        put(&mut tables, 0..3);
+        entries += tables.freeze().len() as u64;
+        let churn = tables.take_churn();
+        assert_eq!(churn, Churn { puts: 17, superseded: 3 });
+        assert_eq!((entries, churn.overwritten(entries)), (13, 7));
+        // What was there at the last call may be overwritten.
+        put(&mut tables, 0..10);
+        assert_eq!(tables.take_churn(), Churn { puts: 10, superseded: 0 });
     }
 
     /// A stored key in all memtables, the newest first, one of which may have it.

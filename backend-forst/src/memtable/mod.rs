@@ -23,7 +23,7 @@ mod sequence;
 use std::iter::Peekable;
 
 pub(crate) use deleted_ranges::DeletedRanges;
-pub(crate) use memtables::{Memtables, PointVersion, Route};
+pub(crate) use memtables::{Churn, Memtables, PointVersion, Route};
 pub(crate) use ordered_table::{MapRoute, OrderedTable};
 pub(crate) use point_log::{LogEntry, PointLog};
 pub(crate) use sequence::{Position, Sequence};

@@ -62,6 +62,7 @@ impl ForstResources {
             memtable_stalls: caches.background.memtable_stalls.get(),
             level0_stalls: caches.background.level0_stalls.get(),
             flushes: caches.background.flushes.get(),
+            early_freezes: caches.background.early_freezes.get(),
             failed_flushes: caches.background.failed_flushes.get(),
             compactions: caches.background.compactions.get(),
             failed_compactions: caches.background.failed_compactions.get(),
@@ -169,6 +170,8 @@ pub struct ForstUsage {
     pub level0_stalls: u64,
     /// Memtables that became tables in the background.
     pub flushes: u64,
+    /// How often memtables were frozen ahead of a checkpoint, so that it finds less to write.
+    pub early_freezes: u64,
     /// Flushes that failed, after all attempts at their requests. What they should have written stays in
     /// memory and is tried again with the next flush; a write that must wait for it gets the error.
     pub failed_flushes: u64,

@@ -24,6 +24,8 @@ pub(crate) struct BackgroundCounters {
     pub(crate) failed_flushes: Counter,
     pub(crate) compactions: Counter,
     pub(crate) failed_compactions: Counter,
+    /// How often memtables were frozen ahead of a checkpoint.
+    pub(crate) early_freezes: Counter,
     /// How often a write waited for a flush.
     pub(crate) memtable_stalls: Counter,
     /// How often a write waited for a compaction.

@@ -36,6 +36,7 @@ pub(crate) fn tiny_with(resources: ForstResourcesBuilder) -> ForstOptions {
     ForstOptions::default()
         .with_resources(resources)
         .with_memtable_bytes(64 << 10)
+        .with_stream_out_bytes(8 << 10)
         .with_keep_flushed(false)
         .with_table_bytes(32 << 10)
         .with_block_bytes(1 << 10)
