@@ -11,7 +11,8 @@
 
 use crate::memtable::Churn;
 
-/// How many whole pieces there are from one barrier to the next; the barrier comes in the middle of one more.
+/// How many whole pieces there are from one barrier to the next; the barrier comes in the middle of one
+/// more.
 pub(super) const PIECES: usize = 4;
 
 /// Beyond so many pieces they grow, as expected too little: as long as an eighth of all before them.
