@@ -5,17 +5,18 @@ mod worlds;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use weir_backend_forst::{
     CompactionService, CompactionWorker, Compression, ForstBackendFactory, ForstOptions,
-    ForstResources,
+    ForstResources, RequestLimits,
 };
 use weir_state_api::{
     BackendFactory, BoxFuture, CheckpointId, Codec, Environment, Error, ErrorKind, KeyedStore,
     Notification, OpenRequest, Ordered, Result, SnapshotHandle, SnapshotKind, SnapshotRequest,
     block_on,
 };
-use weir_tests::faults::{Faults, StoreOp};
+use weir_tests::faults::{Faults, StoreOp, When};
 use weir_tests::harness::{Contents, Harness, Store, assert_same};
 
 use worlds::Live;
@@ -278,6 +279,58 @@ fn the_first_read_takes_few_requests_however_many_runs_there_are() -> Result<()>
             assert!(unchanged.objects.iter().any(|object| object.path.ends_with(".ends")));
         }
     }
+    Ok(())
+}
+
+/// Ends are written beside the manifest that names them. Where a write leaves half of one behind, it gets
+/// another name, and so the manifest is written again.
+#[test]
+fn a_manifest_names_the_ends_that_are_there() -> Result<()> {
+    let faults = Faults::new();
+    let mut environment = Environment::in_memory();
+    environment.store = environment.store.layer(faults.layer());
+    let limits = RequestLimits { first_pause: Duration::ZERO, ..RequestLimits::default() };
+    let patient = ForstOptions::default()
+        .with_resources(ForstResources::builder().request_limits(limits).build()?)
+        .with_compression(Compression::None)
+        .with_compaction(false)
+        .with_inline_manifest_bytes(0);
+    let mut store = open_at_once(&environment, &ForstBackendFactory::new(patient))?;
+    let mut renamed = 0;
+    for round in 0..24 {
+        fill(&mut store, round)?;
+        let number = u64::from(round) + 1;
+        let mut request =
+            SnapshotRequest::checkpoint(CheckpointId(number), format!("chk-{number}/"));
+        request.reuse_from = Some(CheckpointId(number - 1));
+        let task = store.snapshot(request)?;
+        faults.clear_log();
+        // One of the writes is done and not acknowledged, and reads like half of it.
+        faults.fail(StoreOp::Close, u64::from(round % 3) + 1, When::After);
+        (1..=6).for_each(|nth| faults.shorten(nth, 1));
+        let handle = block_on(task.run())?;
+        faults.heal();
+        store.notify(Notification::Complete(handle.checkpoint))?;
+        let writes = faults.log().into_iter().filter(|call| call.op == StoreOp::Write);
+        let of_ends = writes.filter(|call| call.path.ends_with(".ends")).count();
+        renamed += u32::from(of_ends == 2);
+        let (named, mut there) = (paths(&handle), objects_below(&environment, "live/"));
+        let with_it = objects_below(&environment, &format!("chk-{number}/"));
+        assert!(with_it.is_subset(&named), "round {round}: {with_it:?}, named {named:?}");
+        there.extend(with_it);
+        assert!(named.is_subset(&there), "round {round}: {there:?}, named {named:?}");
+        let mut request = request_at_once(&environment, "elsewhere/");
+        request.restore = vec![handle];
+        let elsewhere = ForstBackendFactory::new(options());
+        let mut store: Store = block_on(KeyedStore::open(&elsewhere, request))?;
+        let value = store.value::<Vec<u8>>("v")?;
+        for number in [0, 999, KEYS - 1] {
+            store.set_key(&number.to_string())?;
+            let expected = (number + round).to_le_bytes().repeat(20);
+            assert_eq!(value.get(&mut store).wait()?, Some(expected));
+        }
+    }
+    assert!(renamed > 0, "no ends were written under another name");
     Ok(())
 }
 

@@ -59,6 +59,7 @@ pub(crate) use ends::{EndCopy, load_ends};
 pub(crate) use heat::Density;
 pub(crate) use memtable_budget::{MemtableAccount, MemtableBudget, MemtablePermit, ResidentPermit};
 pub(crate) use names::{ObjectKind, ObjectNames};
+pub(crate) use object_store::NewObject;
 pub(crate) use priority::Courtesy;
 pub use resources::{ForstResources, ForstResourcesBuilder, ForstUsage};
 pub use retry::RequestLimits;

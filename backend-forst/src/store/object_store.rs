@@ -35,6 +35,44 @@ struct Wanted {
     crc32: u32,
 }
 
+/// An object that is still to be written.
+#[derive(Debug)]
+pub(crate) struct NewObject {
+    kind: ObjectKind,
+    path: String,
+    bytes: Buffer,
+    wanted: Wanted,
+    is_shared: bool,
+}
+
+impl NewObject {
+    /// Of these parts, under a fresh name.
+    pub(crate) fn new(names: &ObjectNames, kind: ObjectKind, parts: &[Bytes]) -> Self {
+        let mut crc32 = crc32fast::Hasher::new();
+        for part in parts {
+            crc32.update(part);
+        }
+        // OpenDAL never gets past an empty part of a buffer.
+        let parts = parts.iter().filter(|part| !part.is_empty());
+        let bytes: Buffer = parts.cloned().collect::<Vec<Bytes>>().into();
+        let wanted = Wanted { length: bytes.len() as u64, crc32: crc32.finalize() };
+        let (path, is_shared) = (names.fresh(kind), names.are_shared());
+        NewObject { kind, path, bytes, wanted, is_shared }
+    }
+
+    /// What it will be, unless a write fails in such a way that it needs another name.
+    pub(crate) fn planned(&self) -> ObjectRef {
+        self.wanted.named(self.path.clone(), self.is_shared)
+    }
+}
+
+impl Wanted {
+    fn named(self, path: String, is_shared: bool) -> ObjectRef {
+        let object = ObjectRef::new(path, self.length, self.crc32);
+        if is_shared { object.shared() } else { object }
+    }
+}
+
 /// What is found under a name after a write of unknown outcome.
 #[derive(Debug)]
 enum Found {
@@ -72,28 +110,32 @@ impl ObjectStore {
         kind: ObjectKind,
         parts: &[Bytes],
     ) -> Result<ObjectRef> {
-        let mut crc32 = crc32fast::Hasher::new();
-        for part in parts {
-            crc32.update(part);
-        }
-        // OpenDAL never gets past an empty part of a buffer.
-        let parts = parts.iter().filter(|part| !part.is_empty());
-        let bytes: Buffer = parts.cloned().collect::<Vec<Bytes>>().into();
-        let wanted = Wanted { length: bytes.len() as u64, crc32: crc32.finalize() };
+        self.put_planned(names, NewObject::new(names, kind, parts)).await
+    }
+
+    /// The same of an object whose name was made before; usually it gets that.
+    ///
+    /// # Errors
+    /// As for [`put_new`](ObjectStore::put_new).
+    pub(crate) async fn put_planned(
+        &self,
+        names: &ObjectNames,
+        new: NewObject,
+    ) -> Result<ObjectRef> {
+        let NewObject { kind, path, bytes, wanted, .. } = new;
         let put = |path: String| self.put(path, bytes.clone()).boxed();
-        self.create(names, kind, wanted, "write", put).await
+        self.create(names, (kind, path), wanted, "write", put).await
     }
 
     /// Makes attempts to create an object until it is there, whole, or the limits are reached.
     async fn create<'s>(
         &self,
         names: &ObjectNames,
-        kind: ObjectKind,
+        (kind, mut path): (ObjectKind, String),
         wanted: Wanted,
         operation: &str,
         attempt: impl Fn(String) -> BoxFuture<'s, Result<(), Failed>>,
     ) -> Result<ObjectRef> {
-        let mut path = names.fresh(kind);
         let mut failed = 0;
         loop {
             let Err(failure) = attempt(path.clone()).await else { break };
@@ -118,8 +160,7 @@ impl ObjectStore {
             self.traffic.retries.add(1);
             self.limits.pause(failed).await;
         }
-        let object = ObjectRef::new(path, wanted.length, wanted.crc32);
-        Ok(if names.are_shared() { object.shared() } else { object })
+        Ok(wanted.named(path, names.are_shared()))
     }
 
     /// One attempt to create an object.
@@ -162,7 +203,7 @@ impl ObjectStore {
         }
         let wanted = Wanted { length: original.length, crc32: original.crc32 };
         let copy = |path: String| self.copy_once(original, path).boxed();
-        self.create(names, kind, wanted, "copy", copy).await
+        self.create(names, (kind, names.fresh(kind)), wanted, "copy", copy).await
     }
 
     /// One attempt to copy an object.

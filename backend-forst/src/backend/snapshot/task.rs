@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use futures_util::future::join;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use weir_state_api::{ObjectRef, Result, SnapshotHandle, SnapshotKind, SnapshotRequest};
 
@@ -18,7 +19,7 @@ use crate::format::{
     EndPlace, Manifest, RunManifest, ShardManifest, StateManifest, TableEntry, TablePlace,
 };
 use crate::lsm::TableId;
-use crate::store::{EndCopy, ObjectKind, ObjectNames};
+use crate::store::{EndCopy, NewObject, ObjectKind, ObjectNames};
 
 /// Tables that one snapshot copies at the same time.
 const COPIES_AT_ONCE: usize = 8;
@@ -145,8 +146,13 @@ impl Pinned {
         NamedTable { object, end_copy: known.and_then(|known| known.end_copy.clone()) }
     }
 
-    /// Puts ends of tables side by side for the first reads after a restore, where that is worth it.
-    async fn copy_ends(&self, version: &Version, placed: &mut Placed) -> Result<()> {
+    /// Ends of tables side by side for the first reads after a restore, where that is worth it, and where the
+    /// end of each table is.
+    fn plan_ends(
+        &self,
+        version: &Version,
+        placed: &Placed,
+    ) -> Option<(NewObject, Vec<(TableId, u64)>)> {
         let mut tables: HashMap<TableId, &Table> = HashMap::new();
         let mut stored = Vec::new();
         for (shard, of_shard) in version.shards().iter().enumerate() {
@@ -178,19 +184,8 @@ impl Pinned {
             offset += end.len() as u64;
             parts.push(Bytes::from(end));
         }
-        if parts.is_empty() {
-            return Ok(());
-        }
         let (names, _) = self.names();
-        let store = self.shared.flusher.tables.store();
-        let object = Arc::new(store.put_new(&names, ObjectKind::Ends, &parts).await?);
-        placed.new.push(object.path.clone());
-        for (id, offset) in offsets {
-            if let Some(named) = placed.objects.get_mut(&id) {
-                named.end_copy = Some(EndCopy { object: Arc::clone(&object), offset });
-            }
-        }
-        Ok(())
+        (!parts.is_empty()).then(|| (NewObject::new(&names, ObjectKind::Ends, &parts), offsets))
     }
 
     /// Where copies go, and whether that is the instance's own path.
@@ -220,6 +215,47 @@ impl Pinned {
         placed.objects.insert(id, self.named(id, object));
     }
 
+    /// Writes ends, and at the same time what names them.
+    async fn put_ends(
+        &self,
+        version: &Version,
+        placed: &mut Placed,
+        ends: NewObject,
+        offsets: &[(TableId, u64)],
+    ) -> Result<SnapshotHandle> {
+        let planned = ends.planned();
+        placed.refer_to_ends(planned.clone(), offsets);
+        let named = self.handle_of(version, placed)?;
+        let (names, _) = self.names();
+        let store = self.shared.flusher.tables.store();
+        let mut manifest = Vec::new();
+        let put_ends = store.put_planned(&names, ends);
+        let (ends, handle) = join(put_ends, named.put(self, &mut manifest)).await;
+        placed.new.extend(ends.iter().map(|object| object.path.clone()));
+        if !ends.as_ref().is_ok_and(|ends| *ends != planned) {
+            placed.new.append(&mut manifest);
+            return ends.and(handle);
+        }
+        // The manifest names what is not there.
+        for path in &manifest {
+            drop(store.delete(path).await);
+        }
+        placed.refer_to_ends(ends?, offsets);
+        self.handle_of(version, placed)?.put(self, &mut placed.new).await
+    }
+
+    /// The handle, and the manifest that it is to name.
+    fn handle_of(&self, version: &Version, placed: &Placed) -> Result<Unnamed> {
+        let mut handle = self.handle.clone();
+        let manifest = manifest_of(version, &self.queues, placed, &mut handle.objects);
+        let bytes = manifest.encode()?;
+        if bytes.len() <= self.shared.options.inline_manifest_bytes {
+            handle.metadata = bytes;
+            return Ok(Unnamed { handle, manifest: None });
+        }
+        Ok(Unnamed { handle, manifest: Some(bytes.into()) })
+    }
+
     async fn finish(
         &self,
         version: &Version,
@@ -227,25 +263,48 @@ impl Pinned {
         placed: &mut Placed,
     ) -> Result<SnapshotHandle> {
         self.place(tables, placed).await?;
-        self.copy_ends(version, placed).await?;
-        let mut handle = self.handle.clone();
-        let manifest = manifest_of(version, &self.queues, placed, &mut handle.objects);
-        let bytes = manifest.encode()?;
-        if bytes.len() <= self.shared.options.inline_manifest_bytes {
-            handle.metadata = bytes;
-        } else {
-            let names = ObjectNames::below(&*self.request.directory);
-            let store = self.shared.flusher.tables.store();
-            let parts = [Bytes::from(bytes)];
-            let object = store.put_new(&names, ObjectKind::Manifest, &parts).await?;
-            placed.new.push(object.path.clone());
-            handle.objects.push(object);
-        }
+        let handle = match self.plan_ends(version, placed) {
+            None => self.handle_of(version, placed)?.put(self, &mut placed.new).await?,
+            Some((ends, offsets)) => self.put_ends(version, placed, ends, &offsets).await?,
+        };
         if self.is_checkpoint() {
             let named = placed.objects.clone();
             self.shared.with_bases(|bases| bases.written(handle.checkpoint, Arc::new(named)));
         }
         Ok(handle)
+    }
+}
+
+/// A handle that is complete but for its manifest, where that is an object.
+struct Unnamed {
+    handle: SnapshotHandle,
+    manifest: Option<Bytes>,
+}
+
+impl Unnamed {
+    /// Writes the manifest; `new` gets its path.
+    async fn put(self, of: &Pinned, new: &mut Vec<String>) -> Result<SnapshotHandle> {
+        let Unnamed { mut handle, manifest } = self;
+        if let Some(bytes) = manifest {
+            let names = ObjectNames::below(&*of.request.directory);
+            let store = of.shared.flusher.tables.store();
+            let object = store.put_new(&names, ObjectKind::Manifest, &[bytes]).await?;
+            new.push(object.path.clone());
+            handle.objects.push(object);
+        }
+        Ok(handle)
+    }
+}
+
+impl Placed {
+    /// The ends of these tables are in this object.
+    fn refer_to_ends(&mut self, object: ObjectRef, offsets: &[(TableId, u64)]) {
+        let object = Arc::new(object);
+        for (id, offset) in offsets {
+            if let Some(named) = self.objects.get_mut(id) {
+                named.end_copy = Some(EndCopy { object: Arc::clone(&object), offset: *offset });
+            }
+        }
     }
 }
 
