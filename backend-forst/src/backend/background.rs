@@ -36,6 +36,8 @@ pub(crate) enum Mail {
     Flush,
     /// The user asks for a compaction.
     Compact,
+    /// News was taken in, and nothing begun that follows from it.
+    Resume,
 }
 
 /// Who waits for a flush.
@@ -183,23 +185,27 @@ impl Background {
         }
     }
 
+    /// Takes in what the background tells, and begins nothing: the next call does.
+    pub(crate) fn take_mail_quietly(&mut self, tree: &mut Tree) {
+        let Some(mail) = self.mailbox.take() else { return };
+        for news in mail {
+            match news {
+                Mail::Flush | Mail::Compact => self.mailbox.post(news),
+                news => self.take_news(news, tree),
+            }
+        }
+        tree.install_flushed(self.account.budget());
+        self.mailbox.post(Mail::Resume);
+    }
+
     #[cold]
     fn take_in(&mut self, mail: Vec<Mail>, tree: &mut Tree) {
         let (mut flush, mut compactions) = (false, 0);
         for news in mail {
             match news {
-                Mail::Flushed => self.counters().flushes.add(1),
-                Mail::FlushFailed(error) => {
-                    self.counters().failed_flushes.add(1);
-                    tracing::warn!(%error, "a flush failed; it is tried again with the next one");
-                }
                 Mail::Flush => flush = true,
                 Mail::Compact => compactions += 1,
-                Mail::Moved(id, table) => tree.moved(id, &table),
-                Mail::Compacted(ended) => {
-                    let gone = self.compactor.take_in(ended, tree);
-                    self.obsolete.add(gone);
-                }
+                news => self.take_news(news, tree),
             }
         }
         self.install_flushed(tree);
@@ -212,6 +218,24 @@ impl Background {
         if compactions > 0 {
             // A spawner that runs everything at once is done already.
             self.take_mail(tree);
+        }
+    }
+
+    /// What background work has come to.
+    fn take_news(&mut self, news: Mail, tree: &mut Tree) {
+        match news {
+            Mail::Flushed => self.counters().flushes.add(1),
+            Mail::FlushFailed(error) => {
+                self.counters().failed_flushes.add(1);
+                tracing::warn!(%error, "a flush failed; it is tried again with the next one");
+            }
+            Mail::Moved(id, table) => tree.moved(id, &table),
+            Mail::Compacted(ended) => {
+                let gone = self.compactor.take_in(ended, tree);
+                self.obsolete.add(gone);
+            }
+            // Requests, and whoever takes them in does them.
+            Mail::Flush | Mail::Compact | Mail::Resume => {}
         }
     }
 

@@ -426,7 +426,7 @@ impl KeyedBackend for ForstBackend {
     }
 
     fn snapshot(&mut self, request: SnapshotRequest) -> Result<SnapshotTask> {
-        self.background.take_mail(&mut self.tree);
+        self.background.take_mail_quietly(&mut self.tree);
         let mut queues = QueueBounds::new();
         for (id, state) in self.states.iter_mut() {
             state.timers.write_out(id, &mut self.tree);
