@@ -39,6 +39,7 @@ fn all(c: &mut Criterion) {
     both_ways(c, "native: text", &Native, &text);
     both_ways(c, "native: i64 and text", &Native, &pair);
     both_ways(c, "native: a hundred i64", &Native, &vec![-42_i64; 100]);
+    both_ways(c, "native: a hundred bytes", &Native, &vec![42_u8; 100]);
     both_ways(c, "ordered: i64", &Ordered, &-42_i64);
     both_ways(c, "ordered: text", &Ordered, &text);
     both_ways(c, "ordered: i64 and text", &Ordered, &pair);

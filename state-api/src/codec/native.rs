@@ -20,6 +20,23 @@ pub trait NativeType: Sized {
     /// Takes a value off the front of `input`; `None` when the bytes do not fit.
     fn read(input: &mut &[u8]) -> Option<Self>;
 
+    /// Appends many values, one behind the other.
+    fn write_many(values: &[Self], out: &mut Vec<u8>) {
+        for value in values {
+            value.write(out);
+        }
+    }
+
+    /// Takes `count` values off the front of `input`; `None` when the bytes do not fit. The count may be
+    /// damaged: it decides about no more memory than the bytes that are there.
+    fn read_many(count: usize, input: &mut &[u8]) -> Option<Vec<Self>> {
+        let mut values = Vec::with_capacity(count.min(input.len()));
+        for _ in 0..count {
+            values.push(Self::read(input)?);
+        }
+        Some(values)
+    }
+
     /// Whether a value of this type can be beyond a limit of the encoding.
     const LIMITED: bool = false;
 
@@ -71,6 +88,18 @@ macro_rules! fixed_width {
                 let (value, rest) = input.split_first_chunk()?;
                 *input = rest;
                 Some($type::from_le_bytes(*value))
+            }
+            fn write_many(values: &[Self], out: &mut Vec<u8>) {
+                let start = out.len();
+                out.resize(start + size_of_val(values), 0);
+                let (places, _) = out[start..].as_chunks_mut();
+                for (place, value) in places.iter_mut().zip(values) {
+                    *place = value.to_le_bytes();
+                }
+            }
+            fn read_many(count: usize, input: &mut &[u8]) -> Option<Vec<Self>> {
+                let bytes = input.split_off(..count.checked_mul(size_of::<Self>())?)?;
+                Some(bytes.as_chunks().0.iter().map(|value| $type::from_le_bytes(*value)).collect())
             }
         }
     )*};
@@ -136,9 +165,7 @@ impl<T: NativeType> NativeType for Vec<T> {
     }
     fn write(&self, out: &mut Vec<u8>) {
         write_length(self.len(), out);
-        for element in self {
-            element.write(out);
-        }
+        T::write_many(self, out);
     }
     fn read(input: &mut &[u8]) -> Option<Self> {
         let length = read_length(input)?;
@@ -147,11 +174,7 @@ impl<T: NativeType> NativeType for Vec<T> {
         if length > input.len() && length > MAX_EMPTY_ELEMENTS {
             return None;
         }
-        let mut elements = Vec::with_capacity(length.min(input.len()));
-        for _ in 0..length {
-            elements.push(T::read(input)?);
-        }
-        Some(elements)
+        T::read_many(length, input)
     }
 
     const LIMITED: bool = true;
@@ -319,6 +342,26 @@ mod tests {
         let with_bytes = vec![false; MAX_EMPTY_ELEMENTS + 1];
         let back: Vec<bool> = Native.decode(&bytes_of(&with_bytes)).unwrap();
         assert_eq!(back.len(), with_bytes.len());
+    }
+
+    /// Many numbers at once are what they are one by one, and too few bytes are refused.
+    #[test]
+    fn vectors_of_numbers_are_their_elements() {
+        fn check<T: NativeType + Copy + PartialEq + std::fmt::Debug + 'static>(values: &[T]) {
+            for count in 0..values.len() {
+                let mut expected = vec![count as u8];
+                values[..count].iter().for_each(|value| value.write(&mut expected));
+                let bytes = bytes_of(&values[..count].to_vec());
+                assert_eq!(bytes, expected);
+                assert_eq!(Codec::<Vec<T>>::decode(&Native, &bytes).unwrap(), values[..count]);
+                let cut = bytes.len().saturating_sub(1);
+                assert!(Codec::<Vec<T>>::decode(&Native, &bytes[..cut]).is_err());
+            }
+        }
+        check::<u8>(&[0, 1, 0x7f, 0x80, 0xff]);
+        check::<i16>(&[0, 1, -1, i16::MAX, i16::MIN]);
+        check::<u128>(&[0, 1, u128::MAX]);
+        check::<f64>(&[0.0, -1.5, f64::MAX, f64::INFINITY]);
     }
 
     type Composed = (i64, String, Vec<Option<u16>>, (char, bool), Option<Vec<String>>, u128);
