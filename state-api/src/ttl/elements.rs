@@ -21,9 +21,12 @@ impl<'a> Elements<'a> {
 
     /// How many there are, if the others are as long as the first one; not more than what may be
     /// reserved on a guess.
+    #[inline]
     pub(crate) fn guess_len(&self) -> usize {
-        let if_alike = |&length| self.rest.len() / (usize::from(length) + 1);
-        self.rest.first().map_or(0, if_alike).min(MOST_GUESSED)
+        let Some(&length) = self.rest.first() else { return 0 };
+        let framed = usize::from(length) + 1;
+        // A list of one element is told without a division, for which all that follows would wait.
+        if framed == self.rest.len() { 1 } else { (self.rest.len() / framed).min(MOST_GUESSED) }
     }
 }
 

@@ -41,6 +41,7 @@ impl<T: Send + 'static, C: Codec<T>> ListState<T, C> {
     }
 
     /// All elements in the order they were added; empty when there is no list.
+    #[inline(always)]
     pub fn get<A: StateAccess + ?Sized>(&self, at: &mut A) -> StateFuture<'static, Vec<T>> {
         let codec = self.codec.clone();
         if self.slot.ttl.is_none() {

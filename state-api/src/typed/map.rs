@@ -256,6 +256,12 @@ where
         Ok(key_len)
     }
 
+    /// Decodes an entry.
+    #[inline(always)]
+    pub(super) fn decode(&self, map_key: &[u8], value: &[u8]) -> Result<(K, V)> {
+        Ok((self.key_codec.decode(map_key)?, self.value_codec.decode(value)?))
+    }
+
     /// Removes a map key; a key that is not there is no error.
     ///
     /// # Errors

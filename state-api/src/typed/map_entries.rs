@@ -55,9 +55,16 @@ where
     /// The next entry of the page that is read.
     #[inline(always)]
     fn next_here(&mut self) -> Option<Result<(K, V)>> {
-        while self.next < self.page.len() {
-            let entry = self.decode(self.next).map_err(|error| self.state.slot.blame(error));
+        let Some(life) = &self.life else {
+            let (map_key, value) = self.page.get(self.next)?;
             self.next += 1;
+            let entry = self.state.decode(map_key, value);
+            return Some(entry.map_err(|error| self.state.slot.blame(error)));
+        };
+        while let Some((map_key, stored)) = self.page.get(self.next) {
+            self.next += 1;
+            let entry = self.decode_live(life, map_key, stored);
+            let entry = entry.map_err(|error| self.state.slot.blame(error));
             if let Some(entry) = entry.transpose() {
                 return Some(entry);
             }
@@ -139,17 +146,12 @@ where
         Ok(life.shows(stamp))
     }
 
-    /// Entry `index` of the page, unless it has expired.
-    #[inline(always)]
-    fn decode(&self, index: usize) -> Result<Option<(K, V)>> {
-        let Some((map_key, stored)) = self.page.get(index) else { return Ok(None) };
-        let decode = |stored: Option<&[u8]>| {
-            let value = stored.map(|value| self.state.value_codec.decode(value)).transpose()?;
-            value.map(|value| Ok((self.state.key_codec.decode(map_key)?, value))).transpose()
-        };
-        let Some(life) = &self.life else { return decode(Some(stored)) };
+    /// An entry of a state with a TTL, unless it has expired.
+    fn decode_live(&self, life: &Life, map_key: &[u8], stored: &[u8]) -> Result<Option<(K, V)>> {
         let mut new = Vec::new();
-        let (entry, change) = life.read_value(Some(stored), &mut new, decode)?;
+        let (entry, change) = life.read_value(Some(stored), &mut new, |live| {
+            live.map(|value| self.state.decode(map_key, value)).transpose()
+        })?;
         if let (Some(refresher), Change::Put) = (&self.refresher, change) {
             refresher.refresh(map_key, new);
         }
