@@ -30,11 +30,24 @@ impl<T: Ord> HeadIndex<T> {
     /// Sets or clears the head of a group.
     pub(crate) fn set(&mut self, group: usize, head: Option<T>) {
         self.heads[group] = head;
-        let mut node = (self.winners.len() / 2 + group) / 2;
-        while node > 0 {
-            let (left, right) = (self.winners[2 * node], self.winners[2 * node + 1]);
-            self.winners[node] = if self.beats(right, left) { right } else { left };
+        let heads = &self.heads;
+        let head = |group: u32| heads.get(group as usize).and_then(Option::as_ref);
+        let mut node = self.winners.len() / 2 + group;
+        let (mut winner, mut first) = (group as u32, head(group as u32));
+        while node > 1 {
+            // Who has won so far meets who has won beside it; of equals the left one wins.
+            let rival = self.winners[node ^ 1];
+            let loses = match (head(rival), first) {
+                (Some(rival), Some(first)) if node.is_multiple_of(2) => rival < first,
+                (Some(rival), Some(first)) => rival <= first,
+                (rival, None) => rival.is_some() || !node.is_multiple_of(2),
+                (None, Some(_)) => false,
+            };
+            if loses {
+                (winner, first) = (rival, head(rival));
+            }
             node /= 2;
+            self.winners[node] = winner;
         }
     }
 
@@ -49,14 +62,6 @@ impl<T: Ord> HeadIndex<T> {
     pub(crate) fn first(&self) -> Option<(usize, &T)> {
         let group = self.winners[1] as usize;
         self.heads.get(group)?.as_ref().map(|head| (group, head))
-    }
-
-    fn beats(&self, challenger: u32, champion: u32) -> bool {
-        let head = |group: u32| self.heads.get(group as usize).and_then(Option::as_ref);
-        match (head(challenger), head(champion)) {
-            (Some(challenger), Some(champion)) => challenger < champion,
-            (challenger, _) => challenger.is_some(),
-        }
     }
 }
 

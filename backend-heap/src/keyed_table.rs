@@ -392,7 +392,9 @@ impl<S: Slot> KeyedTable<S> {
 
     /// Removes an entry; absent is no error, and copies nothing.
     pub(crate) fn remove(&mut self, at: Locator<'_>) {
-        if self.get(at).is_some() {
+        // A segment that readers hold would be copied, or taken back, for what is not there.
+        let is_owned = self.cell_mut(at.hash).is_none_or(|cell| cell.owned().is_some());
+        if is_owned || self.get(at).is_some() {
             // The function does not fail, and removing does not either.
             drop(self.change(at, |_| Ok(Fate::Remove)));
         }

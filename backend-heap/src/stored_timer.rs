@@ -34,6 +34,7 @@ impl StoredTimer {
 }
 
 impl PartialOrd for StoredTimer {
+    #[inline]
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
