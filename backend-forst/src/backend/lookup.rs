@@ -3,6 +3,7 @@
 //! A [`Search`] is where a read has come to. It goes on as long as memory or the local disk answer, and
 //! says what it needs otherwise; who drives it (a single read, a batch) fetches that and goes on.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -28,8 +29,12 @@ pub(crate) struct Wanted<'k> {
 /// How far a read has come.
 #[derive(Debug, Default)]
 pub(crate) struct Search {
-    /// Operands found so far, newest first, each with its era.
-    operands: Vec<(u8, Vec<u8>)>,
+    /// The era of the newest operand found so far, if there is one.
+    newest: Option<u8>,
+    /// That operand. Most have no other, and are the value.
+    newest_bytes: Vec<u8>,
+    /// The other operands, newest first, each with its era.
+    older: Vec<(u8, Vec<u8>)>,
     /// The run to look into next.
     run: usize,
     /// What it waits for, in that run.
@@ -64,13 +69,18 @@ pub(crate) enum Reached {
 
 impl Search {
     /// Whether no operands were found.
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.operands.is_empty()
+        self.newest.is_none()
     }
 
     /// An operand of a memtable.
     pub(crate) fn push_operand(&mut self, era: u8, operand: &[u8]) {
-        self.operands.push((era, operand.to_vec()));
+        if self.newest.is_some() {
+            self.older.push((era, operand.to_vec()));
+            return;
+        }
+        (self.newest, self.newest_bytes) = (Some(era), operand.to_vec());
     }
 
     /// Nothing older counts: `value`, if any, is the oldest version.
@@ -81,24 +91,29 @@ impl Search {
         into: &mut Vec<u8>,
     ) -> Result<Reached> {
         into.clear();
-        if self.operands.is_empty() {
-            let Some((era, value)) = value else { return Ok(Reached::Absent) };
-            return Ok(match eras.convert(value, era)? {
-                Some(value) => {
-                    into.extend_from_slice(&value);
-                    Reached::Found
+        let resolved = match (self.newest, value) {
+            (None, None) => None,
+            (None, Some((era, value))) => eras.convert(value, era)?,
+            (Some(era), None) if self.older.is_empty() => {
+                match eras.convert(&self.newest_bytes, era)? {
+                    Some(Cow::Borrowed(_)) => {
+                        std::mem::swap(into, &mut self.newest_bytes);
+                        return Ok(Reached::Found);
+                    }
+                    converted => converted,
                 }
-                None => Reached::Absent,
-            });
-        }
-        let operands = self.operands.iter().map(|(era, operand)| KeyVersion {
-            kind: EntryKind::Append,
-            era: *era,
-            value: operand,
-        });
-        let oldest = value.map(|(era, value)| KeyVersion { kind: EntryKind::Put, era, value });
-        let resolved = Resolver::for_reads().resolve(eras, operands.chain(oldest), true)?;
-        Ok(match resolved.value() {
+            }
+            (Some(era), oldest) => {
+                let operand = |era, value| KeyVersion { kind: EntryKind::Append, era, value };
+                let newest = std::iter::once(operand(era, &self.newest_bytes));
+                let older = self.older.iter().map(|(era, bytes)| operand(*era, bytes));
+                let oldest =
+                    oldest.map(|(era, value)| KeyVersion { kind: EntryKind::Put, era, value });
+                let versions = newest.chain(older).chain(oldest);
+                Resolver::for_reads().resolve(eras, versions, true)?.value()
+            }
+        };
+        Ok(match resolved {
             Some(value) => {
                 into.extend_from_slice(&value);
                 Reached::Found
