@@ -114,16 +114,22 @@ impl Chart {
         low: f64,
         high: f64,
     ) -> Result<(), Box<dyn std::error::Error>> {
-        let legend = LEGEND_LINE * self.series.len() as i32 + 4;
+        let longest = self.series.iter().map(|one| one.contestant.chars().count()).max();
+        // A mark, the name, and space.
+        let column = 40 + 7 * longest.unwrap_or(0) as i32;
+        let columns = (WIDTH as i32 / column).max(1);
+        let lines = (self.series.len() as i32 + columns - 1) / columns;
+        let legend = LEGEND_LINE * lines + 4;
         let height = legend + self.row_height() * self.rows.len() as i32 + AXIS;
         let canvas = SVGBackend::with_string(text, (WIDTH, height as u32)).into_drawing_area();
         let (head, body) = canvas.split_vertically(legend);
         for (index, series) in self.series.iter().enumerate() {
-            let y = LEGEND_LINE * index as i32 + LEGEND_LINE / 2;
-            mark_at(&head, series.look, (12, y))?;
+            let (line, x) = (index as i32 / columns, index as i32 % columns * column);
+            let y = LEGEND_LINE * line + LEGEND_LINE / 2;
+            mark_at(&head, series.look, (x + 12, y))?;
             let style = ("sans-serif", 13).into_font().color(&TEXT);
             let style = style.pos(Pos::new(HPos::Left, VPos::Center));
-            head.draw(&Text::new(series.contestant.clone(), (24, y), style))?;
+            head.draw(&Text::new(series.contestant.clone(), (x + 24, y), style))?;
         }
         let longest = self.rows.iter().map(|row| row.chars().count()).max().unwrap_or(0);
         let rows = self.rows.len() as f64;

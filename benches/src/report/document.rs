@@ -4,7 +4,7 @@ use weir_state_api::Result;
 
 use super::chart::{Chart, Series, number};
 use super::suites::{Better, Headline, Presentation, SUITES};
-use super::summary::{Overall, choices, leaders, losses, overall};
+use super::summary::{Loss, Overall, choices, leaders, losses, overall};
 use crate::record::{Failure, Figure, Participant, Results};
 use crate::statistics::Median;
 
@@ -132,21 +132,18 @@ fn choice_table(results: &Results) -> Table {
     Table { labels: 2, head: head.map(Into::into).into(), rows: rows.collect() }
 }
 
-/// A row for each backend and whom it loses to in some workloads of a suite, worst first.
+/// A row for each backend, whom it loses to in some workloads of a suite, and the reason; worst first.
 fn loss_table(results: &Results) -> Table {
     let losses = losses(results);
-    let groups = distinct(losses.iter().map(|loss| (&loss.suite, &loss.backend, &loss.to)));
-    let rows = groups.into_iter().map(|(suite, backend, to)| {
-        let lost = || {
-            let group = (suite, backend, to);
-            losses.iter().filter(move |loss| (&loss.suite, &loss.backend, &loss.to) == group)
-        };
-        let each = lost().map(|loss| format!("{} {}", loss.workload, number(loss.ratio.value)));
-        let why = lost().next().map_or("", |loss| loss.why).to_string();
+    let group = |loss: &Loss| (loss.suite.clone(), loss.backend.clone(), loss.to.clone(), loss.why);
+    let rows = distinct(losses.iter().map(group)).into_iter().map(|lost| {
+        let each = losses.iter().filter(|loss| group(loss) == lost);
+        let each = each.map(|loss| format!("{} {}", loss.workload, number(1.0 / loss.ratio.value)));
         let each = each.collect::<Vec<_>>().join("; ");
-        vec![suite.clone(), backend.clone(), to.clone(), lost().count().to_string(), each, why]
+        let (suite, backend, to, why) = lost;
+        vec![suite, backend, to, each, why.to_string()]
     });
-    let head = ["suite", "backend", "against", "workloads", "times as fast", "why"];
+    let head = ["suite", "backend", "against", "takes so many times as long", "why"];
     Table { labels: 3, head: head.map(Into::into).into(), rows: rows.collect() }
 }
 
@@ -175,7 +172,8 @@ fn chapter(
     if !rest.is_empty() {
         parts.push(part(suite, None, &rest, looks)?);
     }
-    Ok(Chapter { title: suite.title.into(), about: suite.about.into(), parts })
+    let title = format!("{} ({})", suite.title, suite.suite);
+    Ok(Chapter { title, about: suite.about.into(), parts })
 }
 
 fn part(

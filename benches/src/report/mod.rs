@@ -3,6 +3,7 @@
 //! | file | content |
 //! |---|---|
 //! | `suites.rs` | how each suite is presented |
+//! | `reasons.rs` | whom Weir is compared with, and why it loses where it does |
 //! | `summary.rs` | which backend for which workload, where Weir loses |
 //! | `document.rs` | the report as a whole, before it has a form |
 //! | `chart.rs` | pictures |
@@ -13,6 +14,7 @@ mod chart;
 mod document;
 mod markdown;
 mod page;
+mod reasons;
 mod suites;
 mod summary;
 

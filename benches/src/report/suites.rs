@@ -138,35 +138,3 @@ pub(crate) const SUITES: &[Presentation] = &[
 pub(crate) fn presentation(suite: &str) -> Option<&'static Presentation> {
     SUITES.iter().find(|known| known.suite == suite)
 }
-
-/// The backends of Weir that do what a contestant from elsewhere does: those it is a measure of.
-pub(crate) fn counterparts(contestant: &str) -> &'static [&'static str] {
-    const ALL: &[&str] = &["weir heap", "weir rocks", "weir forst"];
-    let name = contestant.trim_start_matches("flink ").trim_end_matches("-changelog");
-    match name {
-        "heap" => &["weir heap"],
-        "rocksdb crate" | "rocksdb" | "rocksdb-managed" => &["weir rocks"],
-        "fjall" | "redb" => &["weir rocks", "weir forst"],
-        "forst" => &["weir forst"],
-        name if name.starts_with("slatedb") => &["weir forst"],
-        name if name.starts_with("hashbrown") || name.starts_with("BTree") => &["weir heap"],
-        _ => ALL,
-    }
-}
-
-/// Why Weir is slower than such a contestant, as far as it is known.
-pub(crate) fn reason(contestant: &str) -> &'static str {
-    if contestant.starts_with("hashbrown") || contestant.starts_with("BTree") {
-        "a collection in the program holds typed keys and values: nothing is encoded, there are no key \
-         groups, no dispatch, no snapshots"
-    } else if contestant == "rocksdb crate" {
-        "the same engine without keys of any length, key groups, types and TTL above it"
-    } else if contestant == "redb" {
-        "a B+ tree has neighbouring entries on one page, where a log-structured tree merges its memtable and \
-         its tables for each walk; its commits wait for no disk here"
-    } else if contestant.starts_with("flink heap") {
-        "objects on the Java heap are handed out as they are; Weir decodes bytes"
-    } else {
-        "not known"
-    }
-}

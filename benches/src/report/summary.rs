@@ -1,6 +1,7 @@
 //! What a reader wants to know first: which backend for which workload, and where Weir loses.
 
-use super::suites::{Better, Headline, SUITES, counterparts, reason};
+use super::reasons::{counterparts, reason};
+use super::suites::{Better, Headline, SUITES};
 use crate::record::{Figure, Results};
 use crate::statistics::{Median, geometric_mean};
 
@@ -195,7 +196,7 @@ pub(crate) fn losses(results: &Results) -> Vec<Loss> {
                 backend: figure.contestant.clone(),
                 to: to.into(),
                 ratio: figure.interval(),
-                why: reason(to),
+                why: reason(&figure.suite, &figure.workload, to),
             })
         })
         .collect();
