@@ -25,7 +25,7 @@ const ACCESS: &str = "an access is 250 to 400 instructions: the key is encoded a
 const NOT_KNOWN: &str = "not known";
 
 const LISTS: &str = "a list is handed out decoded, in a vector of its own, whose allocation and release are a quarter of \
-    a read's 510 instructions; with so many no two reads overlap. A raw vector is lent. One element more is encoded, \
+    a read's 510 instructions; with so many hardly two reads overlap. A raw vector is lent. One element more is encoded, \
     and the bytes of a list that grows are moved";
 
 const MAP_ENTRIES: &str = "a map's entries lie encoded side by side (22 bytes for two words): its key is encoded like \
