@@ -68,7 +68,7 @@ impl Frozen {
     pub(super) fn retire(&self, bytes: usize, budget: &Arc<MemtableBudget>) -> Retired {
         *self.permit.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let permit = budget.resident(bytes as u64);
-        Retired { memtable: Arc::clone(&self.memtable), eras: Arc::clone(&self.eras), permit }
+        Retired { eras: Arc::clone(&self.eras), permit }
     }
 
     /// Whether nobody flushes it and nobody has.

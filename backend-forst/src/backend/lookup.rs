@@ -26,15 +26,37 @@ pub(crate) struct Wanted<'k> {
     pub(crate) state: StateId,
 }
 
+/// Operands that were found so far.
+#[derive(Debug, Default)]
+pub(crate) struct Operands {
+    /// The era of the newest one, if there is one.
+    newest: Option<u8>,
+    /// That one. Most have no other, and are the value.
+    newest_bytes: Vec<u8>,
+    /// The others, newest first, each with its era.
+    older: Vec<(u8, Vec<u8>)>,
+}
+
+impl Operands {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.newest.is_none()
+    }
+
+    /// One that is older than all others.
+    pub(crate) fn push(&mut self, era: u8, operand: &[u8]) {
+        if self.newest.is_some() {
+            self.older.push((era, operand.to_vec()));
+            return;
+        }
+        (self.newest, self.newest_bytes) = (Some(era), operand.to_vec());
+    }
+}
+
 /// How far a read has come.
 #[derive(Debug, Default)]
 pub(crate) struct Search {
-    /// The era of the newest operand found so far, if there is one.
-    newest: Option<u8>,
-    /// That operand. Most have no other, and are the value.
-    newest_bytes: Vec<u8>,
-    /// The other operands, newest first, each with its era.
-    older: Vec<(u8, Vec<u8>)>,
+    operands: Operands,
     /// The run to look into next.
     run: usize,
     /// What it waits for, in that run.
@@ -68,19 +90,9 @@ pub(crate) enum Reached {
 }
 
 impl Search {
-    /// Whether no operands were found.
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.newest.is_none()
-    }
-
-    /// An operand of a memtable.
-    pub(crate) fn push_operand(&mut self, era: u8, operand: &[u8]) {
-        if self.newest.is_some() {
-            self.older.push((era, operand.to_vec()));
-            return;
-        }
-        (self.newest, self.newest_bytes) = (Some(era), operand.to_vec());
+    /// One below memtables that hold these operands.
+    pub(crate) fn below(operands: Operands) -> Self {
+        Search { operands, ..Search::default() }
     }
 
     /// Nothing older counts: `value`, if any, is the oldest version.
@@ -91,13 +103,14 @@ impl Search {
         into: &mut Vec<u8>,
     ) -> Result<Reached> {
         into.clear();
-        let resolved = match (self.newest, value) {
+        let operands = &mut self.operands;
+        let resolved = match (operands.newest, value) {
             (None, None) => None,
             (None, Some((era, value))) => eras.convert(value, era)?,
-            (Some(era), None) if self.older.is_empty() => {
-                match eras.convert(&self.newest_bytes, era)? {
+            (Some(era), None) if operands.older.is_empty() => {
+                match eras.convert(&operands.newest_bytes, era)? {
                     Some(Cow::Borrowed(_)) => {
-                        std::mem::swap(into, &mut self.newest_bytes);
+                        std::mem::swap(into, &mut operands.newest_bytes);
                         return Ok(Reached::Found);
                     }
                     converted => converted,
@@ -105,8 +118,8 @@ impl Search {
             }
             (Some(era), oldest) => {
                 let operand = |era, value| KeyVersion { kind: EntryKind::Append, era, value };
-                let newest = std::iter::once(operand(era, &self.newest_bytes));
-                let older = self.older.iter().map(|(era, bytes)| operand(*era, bytes));
+                let newest = std::iter::once(operand(era, &operands.newest_bytes));
+                let older = operands.older.iter().map(|(era, bytes)| operand(*era, bytes));
                 let oldest =
                     oldest.map(|(era, value)| KeyVersion { kind: EntryKind::Put, era, value });
                 let versions = newest.chain(older).chain(oldest);
@@ -184,7 +197,7 @@ impl Search {
                     match kind {
                         EntryKind::Put => return self.finish(eras, Some((era, value)), into),
                         EntryKind::Delete => return self.finish(eras, None, into),
-                        EntryKind::Append => self.push_operand(era, value),
+                        EntryKind::Append => self.operands.push(era, value),
                     }
                 }
             }

@@ -2,7 +2,7 @@
 
 use weir_state_api::{Result, StateId};
 
-use super::lookup::{PendingReads, Reached, Search, Wanted};
+use super::lookup::{Operands, PendingReads, Reached, Search, Wanted};
 use super::shard_memory::InMemory;
 use super::tree::Tree;
 use crate::format::filter_hash;
@@ -48,13 +48,14 @@ pub(crate) fn read<'b>(
     key: &[u8],
     buffer: &'b mut Vec<u8>,
 ) -> Result<Read<'b>> {
-    let mut search = Search::default();
-    let memory = tree.look_in_memory(target, key, &mut search);
+    let mut operands = Operands::default();
+    let memory = tree.look_in_memory(target, key, &mut operands);
     match memory {
         InMemory::Found(value) => return Ok(Read::Found(value)),
         InMemory::Absent => return Ok(Read::Absent),
         InMemory::Oldest(_) | InMemory::Below => {}
     }
+    let mut search = Search::below(operands);
     let shard = &tree.version().shards()[target.shard];
     let reached = match memory {
         InMemory::Oldest(value) => {

@@ -11,13 +11,12 @@ use weir_state_api::StateId;
 
 use super::frozen::era_in;
 use crate::format::EntryKind;
-use crate::memtable::{MapRoute, Memtable};
 use crate::store::ResidentPermit;
 
-/// A memtable without the table that it has become: that may be compacted away meanwhile.
+/// What is known of such a memtable beside what is in it. Not which table it has become: that may be
+/// compacted away meanwhile.
 #[derive(Debug)]
 pub(super) struct Retired {
-    pub(super) memtable: Arc<Memtable>,
     /// The era of each state in it.
     pub(super) eras: Arc<Vec<u8>>,
     pub(super) permit: ResidentPermit,
@@ -45,7 +44,7 @@ impl Resident {
         self.memtables.push_front(memtable);
     }
 
-    /// The oldest one, which is of no use any more. It may be long work to drop it.
+    /// The oldest one, which is of no use any more.
     pub(super) fn evict(&mut self) -> Option<Retired> {
         self.memtables.pop_back()
     }
@@ -78,16 +77,8 @@ impl Resident {
         }
     }
 
-    /// The newest version of a key of a map or queue in any table, as far as it is known here.
-    pub(super) fn newest_ordered(&self, state: StateId, route: MapRoute, key: &[u8]) -> Newest<'_> {
-        for (behind, retired) in self.memtables.iter().enumerate() {
-            if let Some(found) = retired.memtable.ordered().get(route, key) {
-                return self.version(behind, state, found.kind, found.value);
-            }
-            if retired.memtable.deleted().covers(key) {
-                return Newest::Known(None);
-            }
-        }
-        Newest::InTables
+    /// The era of a state in one of them.
+    pub(super) fn era(&self, behind: usize, state: StateId) -> Option<u8> {
+        self.memtables.get(behind).map(|retired| era_in(&retired.eras, state))
     }
 }

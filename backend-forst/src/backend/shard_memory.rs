@@ -6,10 +6,10 @@ use std::sync::Arc;
 use weir_state_api::StateId;
 
 use super::frozen::{Frozen, era_in};
-use super::lookup::Search;
+use super::lookup::Operands;
 use super::resident::{Newest, Resident};
 use crate::format::EntryKind;
-use crate::memtable::{Found, MapRoute, Memtable, Memtables, PointVersion};
+use crate::memtable::{Found, MapRoute, MapVersion, MapVersions, Memtable, Memtables};
 
 /// What memtables say about a key.
 #[derive(Debug)]
@@ -17,9 +17,9 @@ pub(crate) enum InMemory<'m> {
     /// Its value, in the current era.
     Found(&'m [u8]),
     Absent,
-    /// Runs must be searched; operands found on the way are in the search.
+    /// Runs must be searched; operands that were found on the way are noted.
     Below,
-    /// The oldest version is this value of an era, under the operands of the search.
+    /// The oldest version is this value of an era, under the operands that were noted.
     Oldest(Option<(u8, &'m [u8])>),
 }
 
@@ -52,33 +52,46 @@ impl ShardMemory {
         std::iter::once((self.memtables.active(), &self.eras)).chain(frozen)
     }
 
+    /// What the memtables that are in no table have of a map, newest first, each with its eras. The keys of
+    /// the map begin with `prefix`, which has this hash.
+    pub(super) fn map_in_no_table(
+        &self,
+        hash: u64,
+        prefix: &[u8],
+    ) -> impl Iterator<Item = (MapVersion<'_>, &Arc<Vec<u8>>)> {
+        self.memtables.map(hash, prefix).map_while(|version| {
+            let eras = match version.age.checked_sub(1) {
+                None => &self.eras,
+                Some(behind) => &self.frozen.get(behind)?.eras,
+            };
+            Some((version, eras))
+        })
+    }
+
+    /// The era of a state in the memtable of this age.
+    pub(super) fn era_at(&self, age: usize, state: StateId) -> Option<u8> {
+        let Some(behind) = age.checked_sub(1) else { return Some(self.era(state)) };
+        match self.frozen.get(behind) {
+            Some(frozen) => Some(frozen.era(state)),
+            None => self.resident.era(behind - self.frozen.len(), state),
+        }
+    }
+
     #[inline]
     pub(super) fn look_for_point(
         &self,
         state: StateId,
         hash: u64,
         key: &[u8],
-        search: &mut Search,
+        operands: &mut Operands,
     ) -> InMemory<'_> {
-        let current = self.era(state);
         let mut version = self.memtables.point(hash, key);
-        while let Some(found) = version {
-            let era = match found.age.checked_sub(1) {
-                None => current,
-                Some(behind) => match self.frozen.get(behind) {
-                    Some(frozen) => frozen.era(state),
-                    None => {
-                        let behind = behind - self.frozen.len();
-                        let PointVersion { kind, value, .. } = found;
-                        let newest = self.resident.version(behind, state, kind, value);
-                        return in_tables(newest, current, search);
-                    }
-                },
-            };
-            if let Some(end) = settle(found.kind, found.value, era, current, search) {
+        while let Some(newest) = version {
+            let found = Found { kind: newest.kind, value: newest.value };
+            if let Some(end) = self.settle_at(newest.age, state, found, operands) {
                 return end;
             }
-            version = self.memtables.before(&found);
+            version = self.memtables.before(&newest);
         }
         InMemory::Below
     }
@@ -89,44 +102,76 @@ impl ShardMemory {
         state: StateId,
         route: MapRoute,
         key: &[u8],
-        search: &mut Search,
+        operands: &mut Operands,
     ) -> InMemory<'_> {
-        let active = self.memtables.active();
-        match active.ordered().get(route, key) {
-            Some(Found { kind: EntryKind::Put, value }) => return InMemory::Found(value),
-            Some(Found { kind: EntryKind::Delete, .. }) => return InMemory::Absent,
-            Some(Found { kind: EntryKind::Append, value }) => {
-                search.push_operand(self.era(state), value);
+        match self.memtables.newest_in_map(route, key) {
+            Ok(Found { kind: EntryKind::Put, value }) => InMemory::Found(value),
+            Ok(Found { kind: EntryKind::Delete, .. }) => InMemory::Absent,
+            Ok(Found { kind: EntryKind::Append, .. }) => {
+                let versions = self.memtables.map(route.hash, &key[..route.prefix_len]);
+                self.look_through(versions, state, key, operands)
             }
-            None => {}
+            Err(versions) => self.look_through(versions, state, key, operands),
         }
-        if active.deleted().covers(key) {
-            return InMemory::Oldest(None);
-        }
-        self.look_in_earlier(state, route, key, search)
     }
 
-    /// The same in memtables that take no more writes.
-    fn look_in_earlier(
-        &self,
+    /// The same in all that memtables have of a map.
+    fn look_through<'m>(
+        &'m self,
+        versions: MapVersions<'m>,
         state: StateId,
-        route: MapRoute,
         key: &[u8],
-        search: &mut Search,
-    ) -> InMemory<'_> {
-        let current = self.era(state);
-        for frozen in &self.frozen {
-            let (memtable, era) = (&frozen.memtable, frozen.era(state));
-            let found = memtable.ordered().get(route, key);
-            let end = found.and_then(|f| settle(f.kind, f.value, era, current, search));
-            if let Some(end) = end {
+        operands: &mut Operands,
+    ) -> InMemory<'m> {
+        for version in versions {
+            if let Some(found) = version.get(key)
+                && let Some(end) = self.settle_at(version.age, state, found, operands)
+            {
                 return end;
             }
-            if memtable.deleted().covers(key) {
-                return InMemory::Oldest(None);
-            }
         }
-        in_tables(self.resident.newest_ordered(state, route, key), current, search)
+        InMemory::Below
+    }
+
+    /// What a version comes to in the memtable of this age. An operand that is in no table is noted, and
+    /// the search goes on.
+    #[inline]
+    fn settle_at<'m>(
+        &self,
+        age: usize,
+        state: StateId,
+        found: Found<'m>,
+        operands: &mut Operands,
+    ) -> Option<InMemory<'m>> {
+        match found {
+            Found { kind: EntryKind::Put, value } if age == 0 => Some(InMemory::Found(value)),
+            Found { kind: EntryKind::Delete, .. } if age == 0 => Some(InMemory::Absent),
+            _ => self.settle_older(age, state, found, operands),
+        }
+    }
+
+    /// The same of an operand, or in a memtable that takes no more writes.
+    #[inline(never)]
+    fn settle_older<'m>(
+        &self,
+        age: usize,
+        state: StateId,
+        Found { kind, value }: Found<'m>,
+        operands: &mut Operands,
+    ) -> Option<InMemory<'m>> {
+        let current = self.era(state);
+        let era = match age.checked_sub(1) {
+            None => current,
+            Some(behind) => match self.frozen.get(behind) {
+                Some(frozen) => frozen.era(state),
+                None => {
+                    let behind = behind - self.frozen.len();
+                    let newest = self.resident.version(behind, state, kind, value);
+                    return Some(in_tables(newest, current, operands));
+                }
+            },
+        };
+        settle(kind, value, era, current, operands)
     }
 }
 
@@ -137,14 +182,14 @@ fn settle<'m>(
     value: &'m [u8],
     era: u8,
     current: u8,
-    search: &mut Search,
+    operands: &mut Operands,
 ) -> Option<InMemory<'m>> {
     match kind {
-        EntryKind::Put => Some(oldest_value(era, value, current, search)),
-        EntryKind::Delete if search.is_empty() => Some(InMemory::Absent),
+        EntryKind::Put => Some(oldest_value(era, value, current, operands)),
+        EntryKind::Delete if operands.is_empty() => Some(InMemory::Absent),
         EntryKind::Delete => Some(InMemory::Oldest(None)),
         EntryKind::Append => {
-            search.push_operand(era, value);
+            operands.push(era, value);
             None
         }
     }
@@ -152,9 +197,9 @@ fn settle<'m>(
 
 /// What the newest version in a table comes to, as far as its memtable is still there.
 #[inline]
-fn in_tables<'m>(newest: Newest<'m>, current: u8, search: &Search) -> InMemory<'m> {
+fn in_tables<'m>(newest: Newest<'m>, current: u8, operands: &Operands) -> InMemory<'m> {
     match newest {
-        Newest::Known(Some((era, value))) => oldest_value(era, value, current, search),
+        Newest::Known(Some((era, value))) => oldest_value(era, value, current, operands),
         Newest::Known(None) => InMemory::Oldest(None),
         Newest::InTables => InMemory::Below,
     }
@@ -162,8 +207,8 @@ fn in_tables<'m>(newest: Newest<'m>, current: u8, search: &Search) -> InMemory<'
 
 /// The oldest version is a value: the answer as it stands, if it is of the current era and has no operands.
 #[inline]
-fn oldest_value<'m>(era: u8, value: &'m [u8], current: u8, search: &Search) -> InMemory<'m> {
-    if era == current && search.is_empty() {
+fn oldest_value<'m>(era: u8, value: &'m [u8], current: u8, operands: &Operands) -> InMemory<'m> {
+    if era == current && operands.is_empty() {
         InMemory::Found(value)
     } else {
         InMemory::Oldest(Some((era, value)))

@@ -63,6 +63,13 @@ pub(crate) struct PinnedMemory {
     pub(crate) eras: Arc<Vec<u8>>,
 }
 
+impl PinnedMemory {
+    /// Whether there is anything.
+    pub(crate) fn is_any(&self) -> bool {
+        !self.entries.is_empty() || self.deleted.is_some()
+    }
+}
+
 /// A source of a scan.
 #[derive(Debug)]
 pub(crate) enum Source {

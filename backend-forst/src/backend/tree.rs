@@ -10,16 +10,17 @@ use weir_state_api::{
 };
 
 use super::frozen::{Frozen, era_in};
-use super::lookup::Search;
+use super::lookup::Operands;
 use super::read::Target;
-use super::resident::Retired;
 use super::shard_memory::{InMemory, ShardMemory};
 use super::sources::{MapPart, PinnedMemory};
 use super::view::ShardView;
 use super::{ShardEdit, Table, TableView, Version};
 use crate::format::{EntryKind, StateProperties, filter_hash};
 use crate::lsm::{ShardState, StateEras, TableId};
-use crate::memtable::{Churn, LogEntry, MapRoute, Memtable, OrderedTable, Route, Sequence};
+use crate::memtable::{
+    Churn, DeletedRanges, LogEntry, MapRoute, MapVersion, Memtable, Memtables, Route, Sequence,
+};
 use crate::store::{MemtableBudget, MemtablePermit};
 
 /// Shards with their memtables and tables.
@@ -193,10 +194,13 @@ impl Tree {
     pub(crate) fn delete_range(&mut self, map: &MapPart) {
         let MapPart { shard, hash, range, .. } = map;
         let (from, to) = (&range.from[..], &range.to[..]);
-        let frozen = &self.memory[*shard].frozen;
-        let is_frozen =
-            |frozen: &Arc<Frozen>| frozen.memtable.ordered().has_any(*hash, map.prefix(), from, to);
-        let older = frozen.iter().any(is_frozen) || self.may_be_in_tables(map);
+        let memory = &self.memory[*shard];
+        let is_frozen = |(version, _): (MapVersion<'_>, _)| {
+            version.age > 0 && version.entries().is_some_and(|entries| entries.has_any(from, to))
+        };
+        let older = !memory.frozen.is_empty()
+            && memory.map_in_no_table(*hash, map.prefix()).any(is_frozen)
+            || self.may_be_in_tables(map);
         self.memory[*shard].memtables.delete_range((*hash, map.prefix()), from, to, older);
     }
 
@@ -216,12 +220,12 @@ impl Tree {
         &self,
         target: Target,
         key: &[u8],
-        search: &mut Search,
+        operands: &mut Operands,
     ) -> InMemory<'_> {
         let memory = &self.memory[target.shard];
         match target.route {
-            Route::Point { hash } => memory.look_for_point(target.state, hash, key, search),
-            Route::Map(route) => memory.look_for_ordered(target.state, route, key, search),
+            Route::Point { hash } => memory.look_for_point(target.state, hash, key, operands),
+            Route::Map(route) => memory.look_for_ordered(target.state, route, key, operands),
         }
     }
 
@@ -230,8 +234,8 @@ impl Tree {
         let memory = &self.memory[map.shard];
         let current = memory.era(map.state);
         let (mut found, mut deleted) = (InOne::Nothing, false);
-        for (memtable, eras) in memory.in_no_table() {
-            if let Some(entries) = memtable.ordered().map(map.hash, map.prefix()) {
+        for (version, eras) in memory.map_in_no_table(map.hash, map.prefix()) {
+            if let Some(entries) = version.entries() {
                 // What is older may be hidden or continued.
                 let is_current = era_in(eras, map.state) == current;
                 if deleted || !is_current || matches!(found, InOne::Memtable(_)) {
@@ -239,84 +243,77 @@ impl Tree {
                 }
                 found = InOne::Memtable(entries);
             }
-            deleted |= !memtable.deleted().is_empty();
+            deleted |= version.deleted().is_some();
         }
         if self.may_be_in_tables(map) { InOne::Other } else { found }
     }
 
-    /// Whether a map has entries: as far as the memtable that takes writes knows.
+    /// Whether a map has entries: as far as the newest memtable that has any knows.
     pub(crate) fn has_entries(&self, map: &MapPart) -> Option<bool> {
         let memory = &self.memory[map.shard];
-        match memory.memtables.active().ordered().map(map.hash, map.prefix()) {
-            Some(entries) if entries.begins_with_a_value() => Some(true),
-            Some(_) => None,
-            None => matches!(self.in_one(map), InOne::Nothing).then_some(false),
-        }
+        let newest = memory.memtables.map(map.hash, map.prefix()).next();
+        let newest = newest.and_then(|version| Some((version.age, version.entries()?)));
+        let Some((age, entries)) = newest else {
+            return matches!(self.in_one(map), InOne::Nothing).then_some(false);
+        };
+        let is_current = memory.era_at(age, map.state) == Some(memory.era(map.state));
+        (is_current && entries.begins_with_a_value()).then_some(true)
     }
 
     /// Pins what a scan of one map reads.
     pub(crate) fn pin(&self, map: &MapPart) -> ShardView {
         let (from, to) = (&map.range.from[..], &map.range.to[..]);
-        let entries = |memtable: &Memtable| {
-            let entries = memtable.ordered().map(map.hash, map.prefix());
-            entries.map(|entries| Arc::from([entries.pin(from, to)]))
-        };
-        self.view(map.shard, entries, (from, Some(to)))
+        let versions = self.memory[map.shard].map_in_no_table(map.hash, map.prefix());
+        let memory = versions.map(|(version, eras)| PinnedMemory {
+            entries: version.entries().map(|entries| entries.pin(from, to)).into_iter().collect(),
+            deleted: version.deleted().and_then(|deleted| within(deleted, from, Some(to))),
+            eras: Arc::clone(eras),
+        });
+        let memory = memory.filter(PinnedMemory::is_any).collect();
+        ShardView { version: Arc::clone(&self.version), shard: map.shard, memory }
     }
 
     /// Pins all of a queue in all shards, with its number in each.
     pub(crate) fn pin_queue(&self, queue: StateId) -> Vec<(ShardView, StateId)> {
-        self.pin_all(queue, |memtable, shard, number| {
+        let pin = |(shard, memory): (usize, &ShardMemory)| {
+            let number = self.stored(shard, queue);
+            let mut entries = vec![Vec::new(); 1 + memory.frozen.len()];
             let mut prefix = Vec::new();
-            let of_groups = self.version.shards()[shard].groups().iter().filter_map(|group| {
+            for group in self.version.shards()[shard].groups().iter() {
                 prefix.clear();
                 push_state(group, number, &mut prefix);
-                memtable.ordered().map(filter_hash(&prefix), &prefix).cloned()
-            });
-            of_groups.collect()
-        })
+                for (version, _) in memory.map_in_no_table(filter_hash(&prefix), &prefix) {
+                    entries[version.age].extend(version.entries().cloned());
+                }
+            }
+            // Of queues no ranges are deleted.
+            let pinned =
+                entries.into_iter().zip(memory.in_no_table()).map(|(entries, (_, eras))| {
+                    PinnedMemory { entries: entries.into(), deleted: None, eras: Arc::clone(eras) }
+                });
+            let memory = pinned.filter(PinnedMemory::is_any).collect();
+            (ShardView { version: Arc::clone(&self.version), shard, memory }, number)
+        };
+        self.memory.iter().enumerate().map(pin).collect()
     }
 
     /// Pins all entries of a state in all shards, with its number in each. Those of a point state are
     /// copied from memtables.
     pub(crate) fn pin_state(&self, state: StateId, shape: StateShape) -> Vec<(ShardView, StateId)> {
-        self.pin_all(state, |memtable, _, number| match shape {
-            StateShape::Point => sorted_points(memtable, number),
-            StateShape::Ordered | StateShape::Queue => memtable.ordered().pin_state(number),
-        })
-    }
-
-    fn pin_all(
-        &self,
-        state: StateId,
-        entries: impl Fn(&Memtable, usize, StateId) -> Arc<[Sequence]>,
-    ) -> Vec<(ShardView, StateId)> {
-        let shards = 0..self.memory.len();
-        shards
-            .map(|shard| {
-                let number = self.stored(shard, state);
-                let entries = |memtable: &Memtable| Some(entries(memtable, shard, number));
-                (self.view(shard, entries, (&[], None)), number)
-            })
-            .collect()
-    }
-
-    /// What a scan of a range of keys sees: of memtables only those that have something of it.
-    fn view(
-        &self,
-        shard: usize,
-        entries: impl Fn(&Memtable) -> Option<Arc<[Sequence]>>,
-        (from, to): (&[u8], Option<&[u8]>),
-    ) -> ShardView {
-        let memory = &self.memory[shard];
-        let pinned = memory.in_no_table().filter_map(|(memtable, eras)| {
-            let entries = entries(memtable).unwrap_or_default();
-            let deleted = memtable.deleted().within(from, to);
-            let deleted = (!deleted.is_empty()).then(|| Arc::new(deleted));
-            let any = !entries.is_empty() || deleted.is_some();
-            any.then(|| PinnedMemory { entries, deleted, eras: Arc::clone(eras) })
-        });
-        ShardView { version: Arc::clone(&self.version), shard, memory: pinned.collect() }
+        let pin = |(shard, memory): (usize, &ShardMemory)| {
+            let number = self.stored(shard, state);
+            let pinned = memory.in_no_table().map(|(memtable, eras)| PinnedMemory {
+                entries: match shape {
+                    StateShape::Point => sorted_points(memtable, number),
+                    StateShape::Ordered | StateShape::Queue => memtable.ordered().pin_state(number),
+                },
+                deleted: within(memtable.deleted(), &[], None),
+                eras: Arc::clone(eras),
+            });
+            let memory = pinned.filter(PinnedMemory::is_any).collect();
+            (ShardView { version: Arc::clone(&self.version), shard, memory }, number)
+        };
+        self.memory.iter().enumerate().map(pin).collect()
     }
 
     /// Ends the memtable that takes writes, unless it is empty.
@@ -366,12 +363,12 @@ impl Tree {
         self.memory.iter().any(|memory| !memory.resident.is_empty())
     }
 
-    /// The oldest memtable that is a table already, of the shard that holds most, is of no use any more.
-    pub(super) fn evict_resident(&mut self) -> Option<Retired> {
+    /// The oldest memtable that is a table already, of the shard that holds most, is of no use any more, and
+    /// does not count as held from now on. It may be long work to drop it.
+    pub(super) fn evict_resident(&mut self) -> Option<Arc<Memtable>> {
         let memory = self.memory.iter_mut().max_by_key(|memory| memory.resident.bytes())?;
-        let oldest = memory.resident.evict()?;
-        memory.memtables.forget_oldest();
-        Some(oldest)
+        drop(memory.resident.evict()?);
+        memory.memtables.forget_oldest()
     }
 
     /// A table is read through another handle from now on, wherever it is seen.
@@ -450,14 +447,21 @@ fn current_eras(states: &[ShardState]) -> Arc<Vec<u8>> {
     Arc::new(states.iter().map(|state| state.eras.current()).collect())
 }
 
+/// Ranges that reach into another one; `None` without any.
+fn within(deleted: &DeletedRanges, from: &[u8], to: Option<&[u8]>) -> Option<Arc<DeletedRanges>> {
+    let part = deleted.within(from, to);
+    (!part.is_empty()).then(|| Arc::new(part))
+}
+
 /// The entries of a point state, copied, in the order of their keys.
 fn sorted_points(memtable: &Memtable, state: StateId) -> Arc<[Sequence]> {
-    let mut sorted = OrderedTable::default();
+    let mut sorted = Memtables::default();
     for LogEntry { key, found, .. } in memtable.points().iter() {
         if state_of(key) == Some(state) {
             // By key group.
-            sorted.set(MapRoute::to(key, STATE_PREFIX_LEN), key, found.kind, found.value);
+            let route = Route::Map(MapRoute::to(key, STATE_PREFIX_LEN));
+            sorted.set(route, key, found.kind, found.value);
         }
     }
-    sorted.pin_state(state)
+    sorted.active().ordered().pin_state(state)
 }

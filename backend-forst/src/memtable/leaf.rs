@@ -132,6 +132,13 @@ impl Leaf {
         self.slots.first().map_or(&[], |slot| self.key(slot))
     }
 
+    /// Whether the first stored key begins with this.
+    #[inline]
+    pub(super) fn begins_with(&self, prefix: &[u8]) -> bool {
+        let first = self.slots.first().and_then(|slot| self.bytes.get(slot.at..));
+        first.is_some_and(|bytes| bytes.starts_with(prefix))
+    }
+
     /// The head of the first entry.
     pub(super) fn first_head(&self) -> u64 {
         self.slots.first().map_or(0, |slot| slot.head)

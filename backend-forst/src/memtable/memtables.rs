@@ -6,43 +6,31 @@
 //! table for each memtable would have to be searched in vain, grow, and take the key in.
 //!
 //! Earlier versions stay in the logs of their memtables, for flushes and scans. Only an operand needs
-//! what it continues: it has a link to it. What is in no memtable any more is not forgotten at once: its
-//! slot counts as empty, and goes when there are many of that kind.
+//! what it continues: it has a link to it.
+//!
+//! Maps have an index of their own: see [`MapVersion`](super::MapVersion).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as IndexEntry;
 
-use super::point_log::{Link, NewEntry, PointLog};
-use super::{INDEX_BYTES, LogEntry, MapRoute, Memtable};
+use super::index::{Index, Slot};
+use super::ordered_table::MapPlace;
+use super::point_log::{Link, NewEntry, Place, PointLog};
+use super::{LogEntry, MapRoute, Memtable};
 use crate::format::EntryKind;
-
-/// Where the newest version of a key is.
-#[derive(Debug, Clone, Copy)]
-struct Slot {
-    /// Of the stored key, as filters want it; so that a growing table need not look at the keys.
-    hash: u64,
-    at: Link,
-}
-
-/// What a slot costs.
-pub(super) const SLOT_BYTES: usize = size_of::<Slot>();
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Memtables {
-    active: Memtable,
+    pub(super) active: Memtable,
     /// Those that take no more writes, newest first.
-    older: VecDeque<Arc<Memtable>>,
-    /// How many slots point to each of them.
-    slots: VecDeque<usize>,
-    index: HashTable<Slot>,
+    pub(super) older: VecDeque<Arc<Memtable>>,
+    points: Index<Place>,
+    pub(super) maps: Index<MapPlace>,
     /// How often a memtable was frozen: the number of the one that takes writes.
-    epoch: u32,
-    /// How many slots point to memtables that are gone.
-    gone: usize,
+    pub(super) epoch: u32,
     /// What happened since [`take_churn`](Self::take_churn), and the number of the first memtable since.
     churn: Churn,
     since: u32,
@@ -84,18 +72,27 @@ pub(crate) struct PointVersion<'m> {
     link: Option<Link>,
 }
 
-/// The log of the memtable that was frozen so many freezes ago, 0 for the one that takes writes, if it is
-/// still there.
+/// The memtable that was frozen so many freezes ago, 0 for the one that takes writes, if it is still there.
+#[inline]
+pub(super) fn memtable_of<'m>(
+    active: &'m Memtable,
+    older: &'m VecDeque<Arc<Memtable>>,
+    age: u32,
+) -> Option<&'m Memtable> {
+    match age.checked_sub(1) {
+        None => Some(active),
+        Some(behind) => older.get(behind as usize).map(|memtable| &**memtable),
+    }
+}
+
+/// The log of such a memtable.
 #[inline]
 fn log_of<'m>(
     active: &'m Memtable,
     older: &'m VecDeque<Arc<Memtable>>,
     age: u32,
 ) -> Option<&'m PointLog> {
-    match age.checked_sub(1) {
-        None => Some(&active.points),
-        Some(behind) => older.get(behind as usize).map(|memtable| &memtable.points),
-    }
+    memtable_of(active, older, age).map(|memtable| &memtable.points)
 }
 
 impl Memtables {
@@ -109,7 +106,8 @@ impl Memtables {
     #[inline]
     pub(crate) fn point(&self, hash: u64, key: &[u8]) -> Option<PointVersion<'_>> {
         let Memtables { active, older, epoch, .. } = self;
-        let slot = self.index.find(hash, |slot| slot.is_of(hash, key, active, older, *epoch))?;
+        let slot =
+            self.points.table.find(hash, |slot| slot.is_of(hash, key, active, older, *epoch))?;
         self.version(slot.at)
     }
 
@@ -131,22 +129,23 @@ impl Memtables {
         self.churn.puts += 1;
         match route {
             Route::Point { hash } => self.set_point(hash, key, kind, value),
-            Route::Map(route) => self.active.ordered.set(route, key, kind, value),
+            Route::Map(route) => self.set_in_map(route, key, kind, value),
         }
     }
 
     #[inline]
     fn set_point(&mut self, hash: u64, key: &[u8], kind: EntryKind, value: &[u8]) {
-        let Memtables { active, older, slots, index, epoch, churn, since, .. } = self;
-        let is_of = |slot: &Slot| slot.is_of(hash, key, active, older, *epoch);
+        let Memtables { active, older, points, epoch, churn, since, .. } = self;
+        let Index { table, held, .. } = points;
+        let is_of = |slot: &Slot<Place>| slot.is_of(hash, key, active, older, *epoch);
         let new = NewEntry { hash, key, kind, value, link: None };
-        match index.entry(hash, is_of, |slot| slot.hash) {
+        match table.entry(hash, is_of, |slot| slot.hash) {
             IndexEntry::Occupied(mut slot) => {
                 let at = &mut slot.get_mut().at;
                 if at.epoch == *epoch {
                     at.place = active.points.replace(at.place, kind, value);
                 } else {
-                    slots[(*epoch - at.epoch) as usize - 1] -= 1;
+                    held[(*epoch - at.epoch) as usize - 1] -= 1;
                     churn.superseded += u64::from(at.epoch >= *since);
                     *at = Link { epoch: *epoch, place: active.points.add(new) };
                 }
@@ -162,50 +161,33 @@ impl Memtables {
     pub(crate) fn append(&mut self, route: Route, key: &[u8], more: &[u8]) {
         match route {
             Route::Point { hash } => self.append_point(hash, key, more),
-            Route::Map(route) => {
-                let base = self.active.deleted.covers(key);
-                self.active.ordered.append(route, key, more, base);
-            }
+            Route::Map(route) => self.append_in_map(route, key, more),
         }
     }
 
     /// Appends: to a value in place, to anything older as an operand.
     fn append_point(&mut self, hash: u64, key: &[u8], more: &[u8]) {
-        let Memtables { active, older, slots, index, epoch, .. } = self;
-        let is_of = |slot: &Slot| slot.is_of(hash, key, active, older, *epoch);
-        let Some(slot) = index.find_mut(hash, is_of) else {
+        let Memtables { active, older, points: Index { table, held, .. }, epoch, .. } = self;
+        let is_of = |slot: &Slot<Place>| slot.is_of(hash, key, active, older, *epoch);
+        let Some(slot) = table.find_mut(hash, is_of) else {
             return self.set_point(hash, key, EntryKind::Append, more);
         };
         if slot.at.epoch == *epoch {
             slot.at.place = active.points.append(slot.at.place, more);
             return;
         }
-        slots[(*epoch - slot.at.epoch) as usize - 1] -= 1;
+        held[(*epoch - slot.at.epoch) as usize - 1] -= 1;
         let link = Some(slot.at);
         let operand = NewEntry { hash, key, kind: EntryKind::Append, value: more, link };
         slot.at = Link { epoch: *epoch, place: active.points.add(operand) };
-    }
-
-    /// Deletes all entries of a map from `from` up to `to`, in the memtable that takes writes and, if there
-    /// can be any, in what is older. The keys of the map begin with `prefix`, which has this hash.
-    pub(crate) fn delete_range(
-        &mut self,
-        (hash, prefix): (u64, &[u8]),
-        from: &[u8],
-        to: &[u8],
-        older: bool,
-    ) {
-        self.active.ordered.remove_range(hash, prefix, from, to);
-        if older {
-            self.active.deleted.add(from, to);
-        }
     }
 
     /// Ends the memtable that takes writes.
     pub(crate) fn freeze(&mut self) -> Arc<Memtable> {
         let frozen = Arc::new(std::mem::take(&mut self.active));
         self.older.push_front(Arc::clone(&frozen));
-        self.slots.push_front(frozen.points.len());
+        self.points.freeze(frozen.points.len());
+        self.maps.freeze(frozen.ordered.maps());
         self.epoch += 1;
         frozen
     }
@@ -219,31 +201,22 @@ impl Memtables {
     /// What one of those holds that take no more writes, the newest being the first: its entries, and the
     /// slots that still point to it.
     pub(crate) fn held_bytes(&self, behind: usize) -> usize {
-        let slots = self.slots.get(behind).map_or(0, |slots| slots * INDEX_BYTES);
+        let slots = self.points.held_bytes(behind) + self.maps.held_bytes(behind);
         slots + self.older.get(behind).map_or(0, |memtable| memtable.entry_bytes())
     }
 
     /// Lets go of the oldest one. Its last owner frees its entries, which may be long work.
-    pub(crate) fn forget_oldest(&mut self) {
-        self.older.pop_back();
-        self.gone += self.slots.pop_back().unwrap_or(0);
-        if self.gone * 2 >= self.index.len() {
-            self.sweep();
-        }
-    }
-
-    /// Removes the slots that count as empty: half of all, so it is paid for by the writes that took them.
-    fn sweep(&mut self) {
-        let Memtables { index, older, epoch, .. } = self;
-        index.retain(|slot| (*epoch - slot.at.epoch) as usize <= older.len());
-        self.gone = 0;
-        if self.index.len() < self.index.capacity() / 4 {
-            self.index.shrink_to(self.index.len() * 2, |slot| slot.hash);
-        }
+    pub(crate) fn forget_oldest(&mut self) -> Option<Arc<Memtable>> {
+        let oldest = self.older.pop_back();
+        let Memtables { older, points, maps, epoch, .. } = self;
+        let is_left = |of: u32| (*epoch - of) as usize <= older.len();
+        points.forget_oldest(is_left);
+        maps.forget_oldest(is_left);
+        oldest
     }
 }
 
-impl Slot {
+impl Slot<Place> {
     /// Whether it is of this key. The hash tells nearly always, without a look at the key's memory.
     #[inline]
     fn is_of(
@@ -289,7 +262,8 @@ mod tests {
                 tables.point(hash, key).map(|found| both(found.kind, found.value))
             }
             Route::Map(route) => {
-                let found = tables.active().ordered().get(route, key);
+                let newest = tables.map(route.hash, &key[..route.prefix_len]).next()?;
+                let found = newest.entries()?.get(key);
                 found.map(|found| both(found.kind, found.value))
             }
         }
@@ -453,9 +427,10 @@ mod tests {
                     prop_assert_eq!(&entries.collect::<HashMap<_, _>>(), model);
                     prop_assert_eq!(memtable.points().len(), model.len());
                 }
-                let held: usize = tables.slots.iter().sum();
-                prop_assert_eq!(tables.index.len(), tables.active.points().len() + held + tables.gone);
-                prop_assert!(tables.gone <= 40);
+                let Index { table, held, gone } = &tables.points;
+                let held: usize = held.iter().sum();
+                prop_assert_eq!(table.len(), tables.active.points().len() + held + gone);
+                prop_assert!(*gone <= 40);
             }
         }
     }

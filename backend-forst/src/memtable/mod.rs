@@ -3,8 +3,10 @@
 //! | module | concept |
 //! |---|---|
 //! | `memtables` | those of one shard: the one that takes writes, and earlier ones |
+//! | `index` | where the newest version of each key is, over all of them |
+//! | `maps` | what each of them has of one map |
 //! | `point_log` | entries of point states, in memory as they were written |
-//! | `ordered_table` | entries of maps and queues: each map by hash |
+//! | `ordered_table` | entries of maps and queues: each map for itself |
 //! | `sequence` | the entries of one map: sorted, pinned by scans |
 //! | `leaf` | some of them, packed |
 //! | `deleted_ranges` | ranges of map keys that were deleted as a whole |
@@ -14,7 +16,9 @@
 //! tombstone, and what is appended to nothing stays an operand.
 
 mod deleted_ranges;
+mod index;
 mod leaf;
+mod maps;
 mod memtables;
 mod ordered_table;
 mod point_log;
@@ -23,12 +27,14 @@ mod sequence;
 use std::iter::Peekable;
 
 pub(crate) use deleted_ranges::DeletedRanges;
-pub(crate) use memtables::{Churn, Memtables, PointVersion, Route};
+pub(crate) use maps::{MapVersion, MapVersions};
+pub(crate) use memtables::{Churn, Memtables, Route};
 pub(crate) use ordered_table::{MapRoute, OrderedTable};
 pub(crate) use point_log::{LogEntry, PointLog};
 pub(crate) use sequence::{Position, Sequence};
 
 use crate::format::{EntryKind, filter_hash};
+use index::Index;
 
 /// A version of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,9 +51,6 @@ pub(crate) struct Memtable {
     /// They apply to what is older than this memtable; in it, what they cover is gone already.
     deleted: DeletedRanges,
 }
-
-/// What an entry of a point state costs in the index of its shard, which is half full at least.
-const INDEX_BYTES: usize = 2 * (memtables::SLOT_BYTES + 1);
 
 impl Memtable {
     pub(crate) fn deleted(&self) -> &DeletedRanges {
@@ -72,10 +75,12 @@ impl Memtable {
         self.len() == 0 && self.deleted.is_empty()
     }
 
-    /// Bytes held, with a slot in the index for each entry of a point state.
+    /// Bytes held, with a slot in the indexes for each entry of a point state and for each map.
     #[inline]
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.points.len() * INDEX_BYTES + self.entry_bytes()
+        let of_points = self.points.len() * Index::<point_log::Place>::SLOT_BYTES;
+        let of_maps = self.ordered.maps() * Index::<ordered_table::MapPlace>::SLOT_BYTES;
+        of_points + of_maps + self.entry_bytes()
     }
 
     #[inline]

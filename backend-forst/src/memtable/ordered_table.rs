@@ -1,16 +1,15 @@
-//! Entries of maps and timer queues: each map is found by hash, and sorted for itself.
+//! Entries of maps and timer queues: each map (of a queue: its part in a key group) sorted for itself.
 //!
-//! An access to an entry looks into one hash table for its map (for a queue: its part in a key group) and
-//! then among the entries of that map, which are few mostly. Maps are brought in order only when all are
-//! walked through: by a flush, and by an enumeration of keys.
+//! Where a map is, the index over all memtables knows. An access to an entry looks among the entries of its
+//! map only, which are few mostly. Maps are brought in order only when all are walked through: by a flush,
+//! and by an enumeration of keys.
 
 use std::sync::Arc;
 
-use hashbrown::HashTable;
 use weir_state_api::StateId;
 use weir_state_api::stored_key::state_of;
 
-use super::Found;
+use super::index::Link;
 use super::leaf::Sought;
 use super::sequence::{Account, Sequence};
 use crate::format::{Entry, EntryKind, filter_hash};
@@ -32,91 +31,191 @@ impl MapRoute {
     }
 }
 
-/// A map of the index.
-#[derive(Debug, Clone)]
-struct Map {
-    /// So that a growing index need not look at the keys.
-    hash: u64,
-    entries: Sequence,
+/// Where a memtable has a map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct MapPlace(u32);
+
+/// What a memtable has of one map.
+#[derive(Debug)]
+pub(super) struct Part {
+    entries: Entries,
+    /// What the memtable before it that has something of the map has.
+    pub(super) older: Option<Link<MapPlace>>,
+    /// Whether ranges of the map were deleted of what is older than the memtable.
+    pub(super) has_deleted: bool,
 }
 
-impl Map {
+#[derive(Debug)]
+enum Entries {
+    Some(Sequence),
+    /// What their keys would begin with.
+    None(Box<[u8]>),
+}
+
+impl Part {
+    /// Whether the keys of the map begin with this.
     #[inline]
-    fn is(&self, hash: u64, prefix: &[u8]) -> bool {
-        self.hash == hash && self.entries.prefix() == prefix
+    pub(super) fn is_of(&self, prefix: &[u8]) -> bool {
+        match &self.entries {
+            Entries::Some(entries) => entries.is_of(prefix),
+            Entries::None(of) => **of == *prefix,
+        }
+    }
+
+    /// Its entries, if there are any.
+    #[inline]
+    pub(super) fn entries(&self) -> Option<&Sequence> {
+        match &self.entries {
+            Entries::Some(entries) => Some(entries),
+            Entries::None(_) => None,
+        }
     }
 }
 
-/// What a map costs in the index, which is half full at least.
-const INDEX_BYTES: usize = 2 * (size_of::<Map>() + 1);
+/// What a part costs, in a list that grows by half.
+const PART_BYTES: usize = size_of::<Part>() * 3 / 2;
 
 /// The newest version of each stored key that was written to a map or queue.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct OrderedTable {
-    maps: HashTable<Map>,
+    parts: Vec<Part>,
+    /// Places that no map has any more.
+    free: Vec<MapPlace>,
     account: Account,
 }
 
 impl OrderedTable {
+    /// The number of entries.
     pub(crate) fn len(&self) -> usize {
         self.account.entries
+    }
+
+    /// Of how many maps it has something.
+    #[inline]
+    pub(super) fn maps(&self) -> usize {
+        self.parts.len() - self.free.len()
     }
 
     /// Bytes held.
     #[inline]
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.account.bytes + self.maps.len() * INDEX_BYTES
+        self.account.bytes + self.maps() * PART_BYTES
     }
 
-    /// The entries of the map whose keys begin with `prefix`, which has this hash.
+    /// What it has of a map.
     #[inline]
-    pub(crate) fn map(&self, hash: u64, prefix: &[u8]) -> Option<&Sequence> {
-        self.maps.find(hash, |map| map.is(hash, prefix)).map(|map| &map.entries)
+    pub(super) fn part(&self, MapPlace(place): MapPlace) -> &Part {
+        &self.parts[place as usize]
     }
 
-    /// The version under a stored key.
     #[inline]
-    pub(crate) fn get(&self, route: MapRoute, key: &[u8]) -> Option<Found<'_>> {
-        self.map(route.hash, &key[..route.prefix_len])?.get(key)
+    fn part_mut(&mut self, MapPlace(place): MapPlace) -> &mut Part {
+        &mut self.parts[place as usize]
+    }
+
+    /// Adds the first entry of a map.
+    pub(super) fn add(
+        &mut self,
+        (key, prefix_len): (&[u8], usize),
+        kind: EntryKind,
+        value: &[u8],
+        older: Option<Link<MapPlace>>,
+    ) -> MapPlace {
+        let sought = Sought::new(key, prefix_len);
+        let entries = Entries::Some(Sequence::of(sought, kind, value, &mut self.account));
+        self.push(Part { entries, older, has_deleted: false })
+    }
+
+    /// Adds a map without entries.
+    pub(super) fn add_empty(&mut self, prefix: &[u8], older: Option<Link<MapPlace>>) -> MapPlace {
+        self.account.bytes += prefix.len();
+        self.push(Part { entries: Entries::None(prefix.into()), older, has_deleted: false })
+    }
+
+    fn push(&mut self, part: Part) -> MapPlace {
+        if let Some(place) = self.free.pop() {
+            *self.part_mut(place) = part;
+            return place;
+        }
+        if self.parts.len() == self.parts.capacity() {
+            self.parts.reserve_exact((self.parts.len() / 2).max(4));
+        }
+        self.parts.push(part);
+        // Each takes some hundred bytes with its entries.
+        MapPlace((self.parts.len() - 1) as u32)
     }
 
     /// Replaces what is there, or adds it.
     #[inline]
-    pub(crate) fn set(&mut self, route: MapRoute, key: &[u8], kind: EntryKind, value: &[u8]) {
-        let MapRoute { hash, prefix_len } = route;
-        let account = &mut self.account;
-        match self.maps.find_mut(hash, |map| map.is(hash, &key[..prefix_len])) {
-            Some(map) => map.entries.set(key, kind, value, account),
-            None => {
-                let entries = Sequence::of(Sought::new(key, prefix_len), kind, value, account);
-                self.maps.insert_unique(hash, Map { hash, entries }, |map| map.hash);
+    pub(super) fn set(
+        &mut self,
+        MapPlace(place): MapPlace,
+        (key, prefix_len): (&[u8], usize),
+        kind: EntryKind,
+        value: &[u8],
+    ) {
+        match &mut self.parts[place as usize].entries {
+            Entries::Some(entries) => entries.set(key, kind, value, &mut self.account),
+            none => {
+                self.account.bytes -= prefix_len;
+                let sought = Sought::new(key, prefix_len);
+                *none = Entries::Some(Sequence::of(sought, kind, value, &mut self.account));
             }
         }
     }
 
-    /// Appends to what is there: to one that was deleted, as its new value. `base`: whether nothing older
-    /// can be below.
-    pub(crate) fn append(&mut self, route: MapRoute, key: &[u8], more: &[u8], base: bool) {
-        let MapRoute { hash, prefix_len } = route;
-        let to_nothing = if base { EntryKind::Put } else { EntryKind::Append };
-        match self.maps.find_mut(hash, |map| map.is(hash, &key[..prefix_len])) {
-            Some(map) => map.entries.append(key, more, to_nothing, &mut self.account),
-            None => self.set(route, key, to_nothing, more),
+    /// Appends to what is there: to one that was deleted, as its new value; to nothing, as an entry of
+    /// this kind.
+    pub(super) fn append(
+        &mut self,
+        place: MapPlace,
+        (key, prefix_len): (&[u8], usize),
+        more: &[u8],
+        to_nothing: EntryKind,
+    ) {
+        match &mut self.parts[place.0 as usize].entries {
+            Entries::Some(entries) => entries.append(key, more, to_nothing, &mut self.account),
+            Entries::None(_) => self.set(place, (key, prefix_len), to_nothing, more),
         }
     }
 
-    /// Removes all entries of a map from `from` up to `to`.
-    pub(crate) fn remove_range(&mut self, hash: u64, prefix: &[u8], from: &[u8], to: &[u8]) {
-        if let Ok(mut map) = self.maps.find_entry(hash, |map| map.is(hash, prefix))
-            && !map.get_mut().entries.remove_range(from, to, &mut self.account)
-        {
-            map.remove();
+    /// Removes all entries of a map from `from` up to `to`. Whether some are left; what is left without any
+    /// must be told its name or go.
+    pub(super) fn remove_range(&mut self, place: MapPlace, from: &[u8], to: &[u8]) -> bool {
+        let part = &mut self.parts[place.0 as usize];
+        let any = match &mut part.entries {
+            Entries::Some(entries) => entries.remove_range(from, to, &mut self.account),
+            Entries::None(prefix) => {
+                self.account.bytes -= prefix.len();
+                false
+            }
+        };
+        if !any {
+            part.entries = Entries::None(Box::default());
         }
+        any
     }
 
-    /// Whether an entry of a map lies in the range.
-    pub(crate) fn has_any(&self, hash: u64, prefix: &[u8], from: &[u8], to: &[u8]) -> bool {
-        self.map(hash, prefix).is_some_and(|map| map.bound(from) < map.bound(to))
+    /// What is left without entries stays.
+    pub(super) fn leave_empty(&mut self, place: MapPlace, prefix: &[u8]) {
+        self.account.bytes += prefix.len();
+        self.part_mut(place).entries = Entries::None(prefix.into());
+    }
+
+    /// What is left without entries goes.
+    pub(super) fn remove(&mut self, place: MapPlace) {
+        let part = self.part_mut(place);
+        (part.older, part.has_deleted) = (None, false);
+        self.free.push(place);
+    }
+
+    /// Ranges of a map were deleted of what is older.
+    pub(super) fn mark_deleted(&mut self, place: MapPlace) {
+        self.part_mut(place).has_deleted = true;
+    }
+
+    fn sequences(&self) -> impl Iterator<Item = &Sequence> {
+        self.parts.iter().filter_map(Part::entries)
     }
 
     /// All entries of a state, pinned as they are, map by map in the order of their keys.
@@ -127,8 +226,7 @@ impl OrderedTable {
 
     /// How many entries a state has.
     pub(crate) fn count_of(&self, state: StateId) -> usize {
-        let maps = self.maps.iter().map(|map| &map.entries);
-        let of_state = maps.filter(|map| state_of(map.prefix()) == Some(state));
+        let of_state = self.sequences().filter(|map| state_of(map.prefix()) == Some(state));
         of_state.map(|map| map.iter().count()).sum()
     }
 
@@ -138,7 +236,7 @@ impl OrderedTable {
     }
 
     fn in_order(&self, wanted: impl Fn(&&Sequence) -> bool) -> impl Iterator<Item = &Sequence> {
-        let maps = self.maps.iter().map(|map| &map.entries).filter(wanted);
+        let maps = self.sequences().filter(wanted);
         let mut maps: Vec<(u128, &Sequence)> =
             maps.map(|map| (first_bytes(map.prefix()), map)).collect();
         // Numbers first, as for point states.

@@ -4,7 +4,7 @@ use std::ops::Range;
 use proptest::prelude::*;
 
 use super::*;
-use crate::memtable::Position;
+use crate::memtable::{Memtables, Position, Route};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -17,8 +17,12 @@ enum Step {
 type Model = BTreeMap<Vec<u8>, (EntryKind, Vec<u8>)>;
 
 /// The first byte is the map.
-fn route(key: &[u8]) -> MapRoute {
-    MapRoute::to(key, 1)
+fn route(key: &[u8]) -> Route {
+    Route::Map(MapRoute::to(key, 1))
+}
+
+fn map(tables: &Memtables, map: u8) -> Option<&Sequence> {
+    tables.map(filter_hash(&[map]), &[map]).next()?.entries()
 }
 
 /// Map keys: numbers, texts with a common beginning that is longer than a head, short ones, zeros.
@@ -54,23 +58,26 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..1_500)
 }
 
-fn apply(step: Step, table: &mut OrderedTable, model: &mut Model) {
+fn apply(step: Step, table: &mut Memtables, model: &mut Model) {
     match step {
         Step::Set(key, kind, value) => {
             table.set(route(&key), &key, kind, &value);
             model.insert(key, (kind, value));
         }
         Step::Append(key, more) => {
-            table.append(route(&key), &key, &more, true);
-            let entry = model.entry(key).or_insert((EntryKind::Put, Vec::new()));
-            entry.0 = EntryKind::Put;
+            table.append(route(&key), &key, &more);
+            let entry = model.entry(key).or_insert((EntryKind::Append, Vec::new()));
+            if entry.0 == EntryKind::Delete {
+                entry.0 = EntryKind::Put;
+            }
             entry.1.extend_from_slice(&more);
         }
-        Step::RemoveRange(map, from, to) => {
-            let (from, to) = ([&[map], &from[..]].concat(), [&[map], &to[..]].concat());
+        Step::RemoveRange(of, from, to) => {
+            let (from, to) = ([&[of], &from[..]].concat(), [&[of], &to[..]].concat());
             let there = from < to && model.range(from.clone()..to.clone()).next().is_some();
-            assert_eq!(table.has_any(filter_hash(&[map]), &[map], &from, &to), there);
-            table.remove_range(filter_hash(&[map]), &[map], &from, &to);
+            let any = map(table, of).is_some_and(|entries| entries.has_any(&from, &to));
+            assert_eq!(any, there);
+            table.delete_range((filter_hash(&[of]), &[of]), &from, &to, false);
             model.retain(|key, _| *key < from || *key >= to);
         }
         Step::Pin => {}
@@ -105,17 +112,19 @@ fn visited(map: &Sequence, mut left: Range<Position>, backwards: bool) -> Model 
     found.into_iter().collect()
 }
 
-fn check(table: &OrderedTable, model: &Model) {
+fn check(tables: &Memtables, model: &Model) {
+    let table = tables.active().ordered();
     assert_eq!(table.len(), model.len());
     let all: Vec<_> = table.iter().map(owned).collect();
     assert!(all.iter().map(|(key, found)| (key, found)).eq(model.iter()));
     for key in model.keys().step_by(7) {
-        let found = table.get(route(key), key).map(|found| (found.kind, found.value.to_vec()));
+        let get = |key: &[u8]| map(tables, key[0])?.get(key);
+        let found = get(key).map(|found| (found.kind, found.value.to_vec()));
         assert_eq!(found.as_ref(), model.get(key));
         let behind = [&key[..], &[0]].concat();
-        assert_eq!(table.get(route(key), &behind).is_some(), model.contains_key(&behind));
+        assert_eq!(get(&behind).is_some(), model.contains_key(&behind));
     }
-    let held: usize = table.maps.iter().map(|map| map.entries.held_bytes()).sum();
+    let held: usize = table.sequences().map(Sequence::held_bytes).sum();
     assert_eq!(table.account.bytes, held);
 }
 
@@ -150,7 +159,7 @@ proptest! {
         steps in steps(),
         bounds in proptest::collection::vec((0..4_u8, proptest::option::of(map_keys())), 8),
     ) {
-        let mut table = OrderedTable::default();
+        let mut table = Memtables::default();
         let mut model = Model::new();
         let mut pins = Vec::new();
         let bound = |(map, key): &(u8, Option<Vec<u8>>)| match key {
@@ -161,7 +170,7 @@ proptest! {
         for step in steps {
             if let Step::Pin = step {
                 for range in bounds.chunks(2) {
-                    let maps = (0..3).filter_map(|map| table.map(filter_hash(&[map]), &[map]));
+                    let maps = (0..3).filter_map(|number| map(&table, number));
                     let whole = maps.clone().cloned().collect::<Vec<_>>();
                     let part = maps.map(|map| map.pin(&range[0], &range[1])).collect::<Vec<_>>();
                     pins.push((whole, part, range, model.clone()));
@@ -182,26 +191,27 @@ proptest! {
 
 #[test]
 fn a_map_that_is_emptied_holds_nothing() {
-    let mut table = OrderedTable::default();
+    let mut table = Memtables::default();
     for number in 0..20_000_u32 {
         let key = [&[1][..], &number.to_be_bytes()].concat();
         table.set(route(&key), &key, EntryKind::Put, b"value");
     }
-    let full = table.memory_bytes();
+    let full = table.active().memory_bytes();
     assert!(full > 20_000 * 10 && full < 20_000 * 110, "{full}");
-    table.remove_range(filter_hash(&[1]), &[1], &[1], &[2]);
-    assert_eq!((table.len(), table.memory_bytes()), (0, 0));
-    assert_eq!(table.iter().count(), 0);
+    table.delete_range((filter_hash(&[1]), &[1]), &[1], &[2], false);
+    assert_eq!((table.active().len(), table.active().memory_bytes()), (0, 0));
+    assert_eq!(table.active().ordered().iter().count(), 0);
 }
 
 /// A value that changes its length over and over does not fill its leaf with what it was.
 #[test]
 fn outgrown_bytes_are_given_back() {
-    let mut table = OrderedTable::default();
+    let mut table = Memtables::default();
     for round in 0..10_000_usize {
         for key in [[1, 1], [1, 2]] {
             table.set(route(&key), &key, EntryKind::Put, &vec![7; 100 + round % 100]);
         }
     }
-    assert!(table.memory_bytes() < 3_000, "{}", table.memory_bytes());
+    let bytes = table.active().memory_bytes();
+    assert!(bytes < 3_000, "{bytes}");
 }

@@ -37,11 +37,7 @@ pub(super) struct Place {
 }
 
 /// Where an older version of a key is: in the log of an earlier memtable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Link {
-    pub(super) epoch: u32,
-    pub(super) place: Place,
-}
+pub(super) type Link = super::index::Link<Place>;
 
 /// What is known of an entry before the bytes of its key.
 #[derive(Debug, Clone, Copy)]

@@ -114,6 +114,17 @@ impl Sequence {
         first.get(..self.prefix_len as usize).unwrap_or_default()
     }
 
+    /// Whether this is what all keys begin with.
+    #[inline]
+    pub(super) fn is_of(&self, prefix: &[u8]) -> bool {
+        let first = match &self.levels {
+            Levels::Leaf(leaf) => Some(&**leaf),
+            Levels::Tree(_) => self.leaf(0, 0),
+        };
+        self.prefix_len as usize == prefix.len()
+            && first.is_some_and(|leaf| leaf.begins_with(prefix))
+    }
+
     #[inline]
     fn sought<'k>(&self, key: &'k [u8]) -> Sought<'k> {
         Sought::new(key, self.prefix_len as usize)
@@ -421,6 +432,11 @@ impl Sequence {
         let of_map_keys = leaf.live_bytes() - leaf.len() * self.prefix_len as usize;
         // All entries of a leaf count as equally long.
         of_map_keys * (leaf.len() - e.min(leaf.len())) / leaf.len().max(1)
+    }
+
+    /// Whether an entry lies from `from` up to `to`.
+    pub(crate) fn has_any(&self, from: &[u8], to: &[u8]) -> bool {
+        self.bound(from) < self.bound(to)
     }
 
     /// Whether one of the first entries has a value.
