@@ -6,6 +6,10 @@
 //! pend, and an engine that keeps many records in flight ([`InFlight`](weir_state_api::InFlight))
 //! overlaps them. Any store that OpenDAL knows will do, a local folder too.
 //!
+//! An instance writes below the `directory` of its
+//! [`OpenRequest`](weir_state_api::OpenRequest). Without one, as in the example, it has no place of its own
+//! in the store: flushed tables stay in memory until a snapshot takes them along.
+//!
 //! It is **not** for state that fits in memory: the memory backend answers several times as fast.
 //!
 //! ```

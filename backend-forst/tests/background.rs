@@ -4,10 +4,10 @@
 mod worlds;
 
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use weir_backend_forst::{CompactionService, ForstResources, ForstSteps};
+use weir_backend_forst::{CompactionService, Compression, ForstResources, ForstSteps};
 use weir_state_api::{
     Address, BoxFuture, Error, ErrorKind, KeyRef, MaxParallelism, Result, StateKind, block_on,
 };
@@ -159,6 +159,25 @@ fn snapshots_that_are_never_written_leave_few_memtables() -> Result<()> {
     check(&mut h.restore(&[handle])?, 0..19)
 }
 
+/// Whoever polls a snapshot may leave it alone for a while: writes go on.
+#[test]
+fn a_snapshot_that_is_not_polled_holds_no_write_up() -> Result<()> {
+    let factory = Live::new(tiny().with_compaction(false));
+    let h = Harness::new(&factory);
+    let mut store = h.open()?;
+    write(&mut store, 0..20)?;
+    let mut snapshot = Box::pin(h.begin_snapshot(&mut store)?.run());
+    let hold = h.faults().hold(StoreOp::Close);
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(snapshot.as_mut().poll(&mut context).is_pending());
+    drop(hold);
+    // More than memory holds: the writer waits for what the snapshot has begun.
+    write(&mut store, 0..500)?;
+    let handle = block_on(snapshot)?;
+    check(&mut h.restore(&[handle])?, 0..20)?;
+    check(&mut store, 0..500)
+}
+
 /// With steps a tree is compacted when it is asked for, by one compaction each time.
 #[test]
 fn compactions_wait_for_their_step() -> Result<()> {
@@ -183,6 +202,30 @@ fn compactions_wait_for_their_step() -> Result<()> {
         assert_eq!(resources.usage().compactions, step);
     }
     Ok(())
+}
+
+/// However long tables may become: a compaction makes room on local disk for what it can write at most.
+#[test]
+fn what_compactions_write_is_kept_on_a_disk_smaller_than_a_table() -> Result<()> {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let resources = worlds::tiny_resources().disk_cache(folder.path(), 1 << 20);
+    let steps = ForstSteps::default();
+    let options = worlds::tiny_with(resources)
+        .with_compression(Compression::None)
+        .with_table_bytes(64 << 20)
+        .with_steps(&steps);
+    let factory = Live::new(options);
+    let resources = factory.options().resources.clone();
+    let h = Harness::new(&factory);
+    let mut store = h.open()?;
+    write(&mut store, 0..500)?;
+    steps.compact();
+    until_counted(&mut store, || resources.usage().compactions == 1)?;
+    assert_eq!(resources.usage().disk_cache_evicted_bytes, 0, "nothing had to make way");
+    let files = std::fs::read_dir(folder.path()).expect("the folder is there");
+    let bytes: u64 = files.map(|file| file.and_then(|f| f.metadata()).expect("a file").len()).sum();
+    assert!(bytes >= 400_000, "{bytes} bytes of 500,000 are on the disk");
+    check(&mut store, 0..500)
 }
 
 /// Reads that wait to be sent while tables come and go under them, and their own keys are written.

@@ -357,7 +357,7 @@ impl Background {
         for shard in 0..tree.shard_count() {
             for frozen in tree.frozen(shard).iter().rev() {
                 if frozen.is_idle() {
-                    begin_flush(&self.flusher, &self.mailbox, frozen, Haste::Memory);
+                    drop(begin_flush(&self.flusher, &self.mailbox, frozen, Haste::Memory));
                 }
             }
         }
@@ -396,20 +396,23 @@ impl Background {
     }
 }
 
-/// Begins to flush a memtable; the instance is told of the end.
+/// Begins to flush a memtable; the instance is told of the end. Whoever waits for the result need not: the
+/// work is not his, so nobody else depends on his being polled.
 pub(crate) fn begin_flush(
     flusher: &Arc<Flusher>,
     mailbox: &Arc<Mailbox<Mail>>,
     frozen: &Arc<Frozen>,
     haste: Haste,
-) {
+) -> Spawned<Flushed> {
     let spawner = Arc::clone(flusher.tables.spawner());
     let (flusher, mailbox) = (Arc::clone(flusher), Arc::clone(mailbox));
     let frozen = Arc::clone(frozen);
-    spawner.spawn(Box::pin(async move {
-        mailbox.post(match flusher.flush(&frozen, haste).await {
+    Spawned::future(&*spawner, async move {
+        let flushed = flusher.flush(&frozen, haste).await;
+        mailbox.post(match &flushed {
             Ok(_) => Mail::Flushed,
-            Err(error) => Mail::FlushFailed(error),
+            Err(error) => Mail::FlushFailed(error.again("a memtable was not flushed")),
         });
-    }));
+        flushed
+    })
 }

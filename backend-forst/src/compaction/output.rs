@@ -30,6 +30,8 @@ pub(super) struct Outputs {
     tables: Arc<Tables>,
     options: OutputOptions,
     density: Option<Density>,
+    /// Bytes that all of them take, at most.
+    expected: u64,
     eras: Vec<(StateId, u8)>,
     /// What stands in the outputs besides entries.
     range_deletes: KeyRanges,
@@ -56,6 +58,7 @@ impl Outputs {
             tables,
             options,
             density: None,
+            expected: u64::MAX,
             eras,
             range_deletes,
             cuts: cuts.into(),
@@ -67,9 +70,10 @@ impl Outputs {
         }
     }
 
-    /// How much the outputs will be read.
-    pub(super) fn with_density(mut self, density: Option<Density>) -> Self {
-        self.density = density;
+    /// How much the outputs will be read, and how long they are about, at most: no more room is made for
+    /// them on local disk.
+    pub(super) fn with_expected(mut self, density: Option<Density>, bytes: u64) -> Self {
+        (self.density, self.expected) = (density, bytes);
         self
     }
 
@@ -159,7 +163,8 @@ impl Outputs {
                 let mut writer = TableWriter::new(self.options.table)?;
                 writer.set_eras(self.eras.clone());
                 let destination = self.options.destination.clone();
-                let sink = self.tables.sink(destination, self.options.table_bytes, self.density);
+                let expected = self.options.table_bytes.min(self.expected);
+                let sink = self.tables.sink(destination, expected, self.density);
                 Ok(none.insert((writer, sink)))
             }
         }

@@ -74,6 +74,7 @@ impl Compaction {
     ) -> Result<Finished> {
         let densities = self.runs.iter().flatten().map(|input| input.table.density());
         let density = densities.reduce(|most, other| if most < other { other } else { most });
+        let bytes = self.runs.iter().flatten().map(|input| input.table.length()).sum();
         let runs = self.runs.into_iter().map(RunInput::open);
         let runs = futures_util::future::try_join_all(runs).await?;
         let deleted = KeyRanges::union_of(runs.iter().flat_map(RunInput::range_deletes));
@@ -86,7 +87,7 @@ impl Compaction {
             states: self.states,
             older: self.older,
             resolver: Resolver::sweeping(self.time),
-            outputs: outputs.with_density(density),
+            outputs: outputs.with_expected(density, bytes),
             tables: Arc::clone(tables),
             courtesy: Courtesy::default(),
             entries: 0,

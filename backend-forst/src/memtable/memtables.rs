@@ -21,6 +21,10 @@ use super::point_log::{Link, NewEntry, Place, PointLog};
 use super::{LogEntry, MapRoute, Memtable};
 use crate::format::EntryKind;
 
+/// What a memtable takes beside its entries: itself and the rest of its last chunk, measured with one entry
+/// each.
+const LEAST_BYTES: usize = 6 << 10;
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Memtables {
@@ -202,7 +206,7 @@ impl Memtables {
     /// slots that still point to it.
     pub(crate) fn held_bytes(&self, behind: usize) -> usize {
         let slots = self.points.held_bytes(behind) + self.maps.held_bytes(behind);
-        slots + self.older.get(behind).map_or(0, |memtable| memtable.entry_bytes())
+        slots + self.older.get(behind).map_or(0, |memtable| LEAST_BYTES + memtable.entry_bytes())
     }
 
     /// Lets go of the oldest one. Its last owner frees its entries, which may be long work.

@@ -302,6 +302,26 @@ impl ObjectRegistry {
     /// checkpoint names, what belongs to a checkpoint that has not ended, what an instance may still
     /// use, what an unreadable checkpoint or one whose record is still in the listing may name, and
     /// what is somebody else's.
+    ///
+    /// Nothing is deleted here: who shows the result instead of deleting it has made a dry run.
+    ///
+    /// ```
+    /// use weir_state_api::{CheckpointId, ObjectRef, ObjectRegistry, Origin, StoredObject};
+    ///
+    /// let mut registry = ObjectRegistry::new(CheckpointId(1));
+    /// let named = ObjectRef::new("shared/a", 10, 0).shared();
+    /// registry.begin(CheckpointId(1));
+    /// registry.complete(CheckpointId(1), [&named]);
+    /// let found = |path: &str| StoredObject {
+    ///     path: path.into(),
+    ///     length: 10,
+    ///     origin: Origin::Shared(CheckpointId(1)),
+    ///     record_of: None,
+    /// };
+    /// let listing = [found("shared/a"), found("shared/b")];
+    /// let doomed: Vec<_> = registry.unreachable(&listing).iter().map(|object| &object.path).collect();
+    /// assert_eq!(doomed, ["shared/b"]);
+    /// ```
     pub fn unreachable<'a>(&self, listing: &'a [StoredObject]) -> Vec<&'a StoredObject> {
         let stale: BTreeSet<_> = self.stale_records(listing).into_iter().collect();
         let from = self.undecided_from();

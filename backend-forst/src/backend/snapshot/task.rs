@@ -7,13 +7,15 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use futures_util::future::join;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use weir_state_api::{ObjectRef, Result, SnapshotHandle, SnapshotKind, SnapshotRequest};
+use weir_state_api::{
+    BoxFuture, ObjectRef, Result, SnapshotHandle, SnapshotKind, SnapshotRequest, Spawned,
+};
 
 use super::ends::{self, Stored};
 use super::plan::{Candidate, Place, plan};
 use super::{NamedTable, NamedTables, QueueBounds, Shared};
 use crate::backend::background::{Haste, Mail, begin_flush};
-use crate::backend::frozen::Frozen;
+use crate::backend::frozen::{Flushed, Frozen};
 use crate::backend::{ShardEdit, Table, TableView, Version};
 use crate::format::{
     EndPlace, Manifest, RunManifest, ShardManifest, StateManifest, TableEntry, TablePlace,
@@ -72,19 +74,34 @@ impl Pinned {
     /// The version with all that was frozen.
     async fn flushed(&self) -> Result<Version> {
         let mut version = Version::clone(&self.version);
-        for memtable in self.frozen.iter().flatten().filter(|memtable| memtable.is_idle()) {
-            begin_flush(&self.shared.flusher, &self.shared.mailbox, memtable, Haste::Checkpoint);
-        }
-        for (shard, frozen) in self.frozen.iter().enumerate() {
-            for memtable in frozen {
-                if let Some(table) = self.shared.flusher.flush(memtable, Haste::Checkpoint).await?
-                    && let Some(next) = version.apply(shard, ShardEdit::Flushed(table))
-                {
-                    version = next;
-                }
+        let begin = |(shard, memtable): (usize, &Arc<Frozen>)| (shard, self.begin_flush(memtable));
+        let of_shards = self.frozen.iter().enumerate();
+        let frozen = of_shards.flat_map(|(shard, frozen)| frozen.iter().map(move |f| (shard, f)));
+        let flushes: Vec<_> = frozen.map(begin).collect();
+        for (shard, flush) in flushes {
+            if let Some(table) = flush.await?
+                && let Some(next) = version.apply(shard, ShardEdit::Flushed(table))
+            {
+                version = next;
             }
         }
         Ok(version)
+    }
+
+    /// What a memtable becomes. The work is done by the spawner's threads: writes may come to wait for it, and
+    /// nobody says when this snapshot is polled again.
+    fn begin_flush(&self, memtable: &Arc<Frozen>) -> BoxFuture<'static, Result<Flushed>> {
+        let Shared { flusher, mailbox, .. } = &*self.shared;
+        if let Some(flushed) = memtable.flushed() {
+            return Box::pin(std::future::ready(Ok(flushed)));
+        }
+        if memtable.is_idle() {
+            return Box::pin(begin_flush(flusher, mailbox, memtable, Haste::Checkpoint));
+        }
+        // Somebody does it already, and tells the instance. If he fails, it is tried again.
+        let (own, memtable) = (Arc::clone(flusher), Arc::clone(memtable));
+        let wait = async move { own.flush(&memtable, Haste::Checkpoint).await };
+        Box::pin(Spawned::future(&**flusher.tables.spawner(), wait))
     }
 
     fn is_checkpoint(&self) -> bool {

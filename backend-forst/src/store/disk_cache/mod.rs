@@ -22,7 +22,7 @@ mod read_at;
 #[cfg(test)]
 mod tests;
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -89,7 +89,14 @@ impl DiskCache {
         };
         fs::create_dir_all(folder).map_err(failed)?;
         let lock = File::create(folder.join("lock")).map_err(failed)?;
-        lock.try_lock().map_err(|error| failed(error.into()))?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => Error::new(
+                ErrorKind::InvalidUsage,
+                format!("the folder {} is a disk cache in use", folder.display()),
+            )
+            .advice("give other processes a folder of their own; in this one, clone the `ForstResources`"),
+            TryLockError::Error(error) => failed(error),
+        })?;
         let mut index = Index::new(limit);
         for file in files::left_over(folder).map_err(failed)? {
             // In the order they were written in, as far as the file system tells.
