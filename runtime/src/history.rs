@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use weir_state_api::{CheckpointId, Result};
+use weir_state_api::{CheckpointId, Result, StoredObject};
 
 use crate::checkpoint::{CheckpointStore, Collector, Epoch, JobCheckpoint};
 use crate::report::CheckpointStats;
@@ -21,6 +21,40 @@ pub(crate) struct History {
     pub(crate) completed: Vec<CheckpointStats>,
     pub(crate) failed: u32,
     pub(crate) restarts: u32,
+}
+
+impl CheckpointStore {
+    /// What no checkpoint needs: all that the next run of the job will delete after its first
+    /// checkpoint. A dry run of the collector: nothing is deleted, and no run is fenced.
+    ///
+    /// For a job that is not running. What a running one has just written and not yet named is among the
+    /// result; never delete by it what belongs to a job that runs.
+    ///
+    /// Costs a listing of the whole store, and one read for each complete checkpoint.
+    ///
+    /// ```
+    /// use weir_runtime::CheckpointStore;
+    /// use weir_state_api::{Environment, block_on};
+    ///
+    /// # fn main() -> weir_state_api::Result<()> {
+    /// let store = CheckpointStore::new(Environment::in_memory().store);
+    /// # let write = store.operator().write("live/00001-ab/table", "left by a crash");
+    /// # block_on(write).expect("memory takes it");
+    /// // A table that a crashed instance has left behind.
+    /// let doomed = block_on(store.unreachable())?;
+    /// assert_eq!((&*doomed[0].path, doomed[0].length), ("live/00001-ab/table", 15));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn unreachable(&self) -> Result<Vec<StoredObject>> {
+        let complete = self.complete().await?;
+        let epoch = self.next_epoch().await?;
+        let history = History::load(self.clone(), epoch, &complete).await?;
+        history.collector.unreachable().await
+    }
 }
 
 impl History {

@@ -11,7 +11,7 @@
 use super::index::Link;
 use super::memtables::memtable_of;
 use super::ordered_table::{MapPlace, Part};
-use super::{DeletedRanges, Found, MapRoute, Memtable, Memtables, Sequence};
+use super::{DeletedRanges, Found, MapRoute, Memtable, Memtables, Route, Sequence};
 use crate::format::EntryKind;
 
 /// What a memtable has of a map.
@@ -130,7 +130,7 @@ impl Memtables {
         let MapRoute { hash, prefix_len } = route;
         let newest = self.newest_part(hash, &key[..prefix_len]);
         let Some(Link { place, .. }) = newest.filter(|at| at.epoch == self.epoch) else {
-            return self.set_in_map(route, key, EntryKind::Append, more);
+            return self.set(Route::Map(route), key, EntryKind::Append, more);
         };
         let Memtable { ordered, deleted, .. } = &mut self.active;
         let is_base = ordered.part(place).has_deleted && deleted.covers(key);

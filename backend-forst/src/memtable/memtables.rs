@@ -43,7 +43,7 @@ pub(crate) struct Memtables {
 /// How much of what was written did not last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Churn {
-    /// Writes other than appending.
+    /// Writes, of those that append only the ones to keys that a memtable did not have.
     pub(crate) puts: u64,
     /// Entries of point states that were overwritten in a later memtable.
     pub(crate) superseded: u64,
@@ -171,15 +171,16 @@ impl Memtables {
 
     /// Appends: to a value in place, to anything older as an operand.
     fn append_point(&mut self, hash: u64, key: &[u8], more: &[u8]) {
-        let Memtables { active, older, points: Index { table, held, .. }, epoch, .. } = self;
+        let Memtables { active, older, points: Index { table, held, .. }, epoch, churn, .. } = self;
         let is_of = |slot: &Slot<Place>| slot.is_of(hash, key, active, older, *epoch);
         let Some(slot) = table.find_mut(hash, is_of) else {
-            return self.set_point(hash, key, EntryKind::Append, more);
+            return self.set(Route::Point { hash }, key, EntryKind::Append, more);
         };
         if slot.at.epoch == *epoch {
             slot.at.place = active.points.append(slot.at.place, more);
             return;
         }
+        churn.puts += 1;
         held[(*epoch - slot.at.epoch) as usize - 1] -= 1;
         let link = Some(slot.at);
         let operand = NewEntry { hash, key, kind: EntryKind::Append, value: more, link };
@@ -339,6 +340,15 @@ mod tests {
         let churn = tables.take_churn();
         assert_eq!(churn, Churn { puts: 17, superseded: 3 });
         assert_eq!((entries, churn.overwritten(entries)), (13, 7));
+        // Appending overwrites nothing.
+        for _ in 0..3 {
+            put(&mut tables, 0..2);
+            tables.append(point(&[20]), &[20], b"more");
+        }
+        let mut entries = tables.freeze().len() as u64;
+        tables.append(point(&[20]), &[20], b"more");
+        entries += tables.freeze().len() as u64;
+        assert_eq!(tables.take_churn().overwritten(entries), 4);
         // What was there at the last call may be overwritten.
         put(&mut tables, 0..10);
         assert_eq!(tables.take_churn(), Churn { puts: 10, superseded: 0 });

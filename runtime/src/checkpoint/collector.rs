@@ -115,6 +115,20 @@ impl Collector {
         result
     }
 
+    /// What [`collect`](Collector::collect) would delete by listing: a dry run.
+    ///
+    /// # Errors
+    /// Those of listing.
+    pub(crate) async fn unreachable(&self) -> Result<Vec<StoredObject>> {
+        let mut listing = self.listing().await?;
+        let stale = self.registry.stale_records(&listing);
+        let is_stale =
+            |object: &StoredObject| object.record_of.is_some_and(|id| stale.contains(&id));
+        let mut doomed: Vec<_> = listing.extract_if(.., |object| is_stale(object)).collect();
+        doomed.extend(self.registry.unreachable(&listing).into_iter().cloned());
+        Ok(doomed)
+    }
+
     /// Deletes by name: records of subsumed checkpoints, then what only they named.
     async fn release(&mut self) -> Result<()> {
         let mut result = Ok(());

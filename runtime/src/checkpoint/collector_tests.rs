@@ -341,6 +341,35 @@ fn whatever_fails_nothing_needed_is_deleted_and_nothing_else_stays() {
 }
 
 #[test]
+fn a_dry_run_names_what_the_next_run_deletes_and_deletes_nothing() {
+    for seed in 0..8 {
+        let mut world = World::new(seed);
+        let mut run = world.start();
+        for _ in 0..6 {
+            world.write(&mut run);
+            // One that is given up leaves objects behind.
+            drop(world.checkpoint(&mut run));
+        }
+        World::finish_late_uploads(&mut run);
+        drop(run);
+        let of_checkpoints = |world: &World| -> BTreeSet<String> {
+            world.paths().into_iter().filter(|path| !path.starts_with("epochs/")).collect()
+        };
+        let (store, before) = (CheckpointStore::new(world.bare.clone()), world.paths());
+        let doomed = block_on(store.unreachable()).unwrap();
+        let doomed: BTreeSet<_> = doomed.into_iter().map(|object| object.path).collect();
+        assert!(doomed.iter().any(|path| path.ends_with("never-named")), "{doomed:?}");
+        assert_eq!(world.paths(), before, "nothing is deleted, and no run claimed");
+        let kept: BTreeSet<_> = of_checkpoints(&world).difference(&doomed).cloned().collect();
+        let epoch = block_on(store.claim_epoch("next")).unwrap();
+        let complete = block_on(store.complete()).unwrap();
+        let mut history = block_on(History::load(store, epoch, &complete)).unwrap();
+        block_on(history.collector.collect()).unwrap();
+        assert_eq!(of_checkpoints(&world), kept);
+    }
+}
+
+#[test]
 fn without_failures_nothing_is_listed_after_the_first_checkpoint() {
     let mut world = World::new(1);
     world.slow = false;

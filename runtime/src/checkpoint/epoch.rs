@@ -58,9 +58,7 @@ impl CheckpointStore {
     /// Those of the store; [`Conflict`](ErrorKind::Conflict) when other runs keep claiming.
     pub async fn claim_epoch(&self, owner: &str) -> Result<Epoch> {
         for _ in 0..MAX_TRIES {
-            let epoch = Epoch(
-                self.newest_trace().await?.map_or(1, |Epoch(newest)| newest.saturating_add(1)),
-            );
+            let epoch = self.next_epoch().await?;
             if !self.create_epoch(epoch, owner).await? {
                 continue;
             }
@@ -73,6 +71,12 @@ impl CheckpointStore {
         Err(Error::new(ErrorKind::Conflict, "other runs keep claiming the store")
             .object(FOLDER)
             .advice("see that one supervisor at a time starts the job"))
+    }
+
+    /// What a run that claims now gets, if no other one does.
+    pub(crate) async fn next_epoch(&self) -> Result<Epoch> {
+        let newest = self.newest_trace().await?;
+        Ok(newest.map_or(Epoch(1), |Epoch(newest)| Epoch(newest.saturating_add(1))))
     }
 
     /// Fails when the store is no longer this run's: a newer run has claimed it, or the claim is gone.
