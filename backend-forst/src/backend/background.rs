@@ -103,6 +103,17 @@ impl Flusher {
         frozen.flush_with(|| self.write(Arc::clone(frozen), haste)).await
     }
 
+    /// The same on the spawner's threads: nobody else depends on whether the one who waits here is polled.
+    pub(crate) fn flush_apart(
+        self: &Arc<Self>,
+        frozen: &Arc<Frozen>,
+        haste: Haste,
+    ) -> Spawned<Flushed> {
+        let (flusher, frozen) = (Arc::clone(self), Arc::clone(frozen));
+        let flush = async move { flusher.flush(&frozen, haste).await };
+        Spawned::future(&**self.tables.spawner(), flush)
+    }
+
     async fn write(&self, frozen: Arc<Frozen>, haste: Haste) -> Result<Flushed> {
         let bytes = frozen.memtable.memory_bytes();
         let destination =
@@ -370,11 +381,7 @@ impl Background {
         while tree.most_frozen() > self.max_frozen {
             let Some(oldest) = tree.next_to_flush() else { break };
             self.counters().memtable_stalls.add(1);
-            let flusher = Arc::clone(&self.flusher);
-            let flush = Spawned::future(&**self.spawner(), async move {
-                flusher.flush(&oldest, Haste::Memory).await.map(drop)
-            });
-            block_on(flush)?;
+            block_on(self.flusher.flush_apart(&oldest, Haste::Memory))?;
             self.take_mail(tree);
             self.install_flushed(tree);
         }
@@ -396,8 +403,8 @@ impl Background {
     }
 }
 
-/// Begins to flush a memtable; the instance is told of the end. Whoever waits for the result need not: the
-/// work is not his, so nobody else depends on his being polled.
+/// Begins to flush a memtable on the spawner's threads; the instance is told of the end, whether or not
+/// somebody waits for the result.
 pub(crate) fn begin_flush(
     flusher: &Arc<Flusher>,
     mailbox: &Arc<Mailbox<Mail>>,

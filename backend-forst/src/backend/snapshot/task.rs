@@ -7,9 +7,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use futures_util::future::join;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use weir_state_api::{
-    BoxFuture, ObjectRef, Result, SnapshotHandle, SnapshotKind, SnapshotRequest, Spawned,
-};
+use weir_state_api::{BoxFuture, ObjectRef, Result, SnapshotHandle, SnapshotKind, SnapshotRequest};
 
 use super::ends::{self, Stored};
 use super::plan::{Candidate, Place, plan};
@@ -99,9 +97,7 @@ impl Pinned {
             return Box::pin(begin_flush(flusher, mailbox, memtable, Haste::Checkpoint));
         }
         // Somebody does it already, and tells the instance. If he fails, it is tried again.
-        let (own, memtable) = (Arc::clone(flusher), Arc::clone(memtable));
-        let wait = async move { own.flush(&memtable, Haste::Checkpoint).await };
-        Box::pin(Spawned::future(&**flusher.tables.spawner(), wait))
+        Box::pin(flusher.flush_apart(memtable, Haste::Checkpoint))
     }
 
     fn is_checkpoint(&self) -> bool {
