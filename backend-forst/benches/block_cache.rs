@@ -1,6 +1,6 @@
-//! The block cache's library, chosen by measurement: `quick_cache` against `moka`.
+//! The block cache's library, chosen by measurement: `quick_cache` against `moka` and `foyer`.
 //!
-//! Both hold blocks of 16 KiB within the same number of bytes, by the same keys and hash.
+//! All hold blocks of 16 KiB within the same number of bytes, by the same keys and hash.
 //!
 //! - `hit`: one look-up of a block that is in the cache, from one thread and from two at once.
 //! - `insert`: one block into a full cache.
@@ -75,6 +75,33 @@ impl BlockCache for Moka {
 
     fn get(&self, key: &Key) -> Option<Bytes> {
         self.0.get(key)
+    }
+
+    fn insert(&self, key: Key, block: Bytes) {
+        self.0.insert(key, block);
+    }
+}
+
+/// The part in memory of the hybrid cache; `LFU` says which of its two ways to evict that withstand scans.
+struct Foyer<const LFU: bool>(foyer_memory::Cache<Key, Bytes, Folded>);
+
+impl<const LFU: bool> BlockCache for Foyer<LFU> {
+    fn with_capacity(bytes: u64) -> Self {
+        let eviction: foyer_memory::EvictionConfig = if LFU {
+            foyer_memory::LfuConfig::default().into()
+        } else {
+            foyer_memory::S3FifoConfig::default().into()
+        };
+        let cache = foyer_memory::CacheBuilder::new(bytes as usize)
+            .with_eviction_config(eviction)
+            .with_hash_builder(Folded)
+            .with_weighter(|_: &Key, block: &Bytes| block.len())
+            .build();
+        Foyer(cache)
+    }
+
+    fn get(&self, key: &Key) -> Option<Bytes> {
+        self.0.get(key).map(|entry| entry.value().clone())
     }
 
     fn insert(&self, key: Key, block: Bytes) {
@@ -246,10 +273,16 @@ fn ratios<C: BlockCache>(name: &str) {
 fn all(criterion: &mut Criterion) {
     ratios::<Quick>("quick_cache");
     ratios::<Moka>("moka");
+    ratios::<Foyer<true>>("foyer, w-TinyLFU");
+    ratios::<Foyer<false>>("foyer, S3-FIFO");
     hits::<Quick>(criterion, "quick_cache");
     hits::<Moka>(criterion, "moka");
+    hits::<Foyer<true>>(criterion, "foyer, w-TinyLFU");
+    hits::<Foyer<false>>(criterion, "foyer, S3-FIFO");
     inserts::<Quick>(criterion, "quick_cache");
     inserts::<Moka>(criterion, "moka");
+    inserts::<Foyer<true>>(criterion, "foyer, w-TinyLFU");
+    inserts::<Foyer<false>>(criterion, "foyer, S3-FIFO");
 }
 
 criterion_group!(benches, all);

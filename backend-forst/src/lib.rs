@@ -63,3 +63,7 @@ pub use backend::{ForstBackendFactory, ForstOptions, ForstSteps};
 pub use compaction::{CompactionService, CompactionWorker};
 pub use format::Compression;
 pub use store::{ForstResources, ForstResourcesBuilder, ForstUsage, RequestLimits};
+
+#[doc = include_str!("../../docs/forst-options.md")]
+#[cfg(doctest)]
+struct OptionsPage;

@@ -159,3 +159,7 @@ pub use window::{
     SessionWindows, SlidingWindows, TimeWindow, TumblingWindows, WindowAssigner, WindowOperator,
     WindowResult,
 };
+
+#[doc = include_str!("../../README.md")]
+#[cfg(doctest)]
+struct Readme;

@@ -368,10 +368,16 @@ impl OpenRequest {
         }
         for group in self.key_groups.iter() {
             let covering = self.restore.iter().filter(|handle| handle.key_groups.contains(group));
-            let (kind, what) = match covering.count() {
+            let (kind, what) = match covering.clone().count() {
                 1 => continue,
-                0 => (ErrorKind::NotFound, "no snapshot covers"),
-                _ => (ErrorKind::Incompatible, "several snapshots cover"),
+                0 => (ErrorKind::NotFound, "no snapshot covers".to_owned()),
+                _ => {
+                    let name = |handle: &SnapshotHandle| {
+                        format!("{} with groups {}", handle.checkpoint, handle.key_groups)
+                    };
+                    let several = covering.map(name).collect::<Vec<_>>().join(", ");
+                    (ErrorKind::Incompatible, format!("several snapshots ({several}) cover"))
+                }
             };
             return Err(Error::new(
                 kind,

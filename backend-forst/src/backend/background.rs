@@ -286,7 +286,7 @@ impl Background {
         }
     }
 
-    /// Makes room before a write: freezes a full memtable, and waits when too many are frozen.
+    /// Makes room before a write: waits while too many memtables are frozen, then freezes the full one.
     ///
     /// # Errors
     /// Those of the flush that is waited for. Nothing has been written then.
@@ -305,8 +305,9 @@ impl Background {
             self.freeze_early(tree, bytes);
             return Ok(());
         }
-        self.freeze(tree);
+        // Before: where nothing can be flushed, each attempt to write would freeze one more.
         self.wait_for_room(tree)?;
+        self.freeze(tree);
         self.wait_for_compactions(tree);
         Ok(())
     }
@@ -336,14 +337,27 @@ impl Background {
 
     /// Ends the memtables that take writes, for a snapshot. Somebody else begins their flush, the next memory
     /// pressure at the latest: whatever is begun here may take the core from the caller at once.
-    pub(crate) fn freeze_for_snapshot(&mut self, tree: &mut Tree) {
-        if tree.most_frozen() > self.max_frozen {
+    ///
+    /// # Errors
+    /// Why former ones could not be flushed, when there are so many that none may be added. Their flush is
+    /// begun once more.
+    pub(crate) fn freeze_for_snapshot(&mut self, tree: &mut Tree) -> Result<()> {
+        if tree.most_frozen() >= self.max_frozen {
+            let failure = tree.next_to_flush().and_then(|oldest| {
+                let waiting = tree.most_frozen();
+                oldest.failure(&format!("a snapshot was declined: {waiting} memtables from before it are still to be flushed, and the store does not take them"))
+            });
             // Whoever was to do it has not.
             self.flush_frozen(tree);
+            if let Some(failure) = failure.filter(|_| tree.most_frozen() >= self.max_frozen) {
+                self.counters().declined_snapshots.add(1);
+                return Err(failure.advice("their flush was begun once more; take another snapshot when the store answers again"));
+            }
         }
         self.freeze_only(tree);
         self.stream_out.barrier(tree.take_churn());
         self.await_next();
+        Ok(())
     }
 
     fn freeze_only(&mut self, tree: &mut Tree) {
@@ -376,9 +390,9 @@ impl Background {
         self.take_mail(tree);
     }
 
-    /// Waits until there are few enough frozen memtables: the spawner must run on other threads then.
+    /// Waits until one more memtable may be frozen: the spawner must run on other threads then.
     fn wait_for_room(&mut self, tree: &mut Tree) -> Result<()> {
-        while tree.most_frozen() > self.max_frozen {
+        while tree.most_frozen() >= self.max_frozen {
             let Some(oldest) = tree.next_to_flush() else { break };
             self.counters().memtable_stalls.add(1);
             block_on(self.flusher.flush_apart(&oldest, Haste::Memory))?;

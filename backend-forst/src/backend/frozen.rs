@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
 use weir_state_api::ttl::TtlTime;
-use weir_state_api::{Result, StateId};
+use weir_state_api::{Error, Result, StateId};
 
 use super::TableView;
 use super::resident::Retired;
@@ -25,6 +25,8 @@ pub(crate) struct Frozen {
     /// The memory it takes, until it is a table. Shared with those frozen at the same time.
     permit: Mutex<Option<Arc<MemtablePermit>>>,
     flush: Mutex<Flush>,
+    /// Why the last attempt to flush it failed.
+    failure: Mutex<Option<Error>>,
 }
 
 /// The era of a state, by its stored number; 0 for one that has been registered since.
@@ -54,7 +56,15 @@ impl Frozen {
         permit: Option<Arc<MemtablePermit>>,
     ) -> Self {
         let permit = Mutex::new(permit);
-        Frozen { memtable, states, eras, time, permit, flush: Mutex::default() }
+        Frozen {
+            memtable,
+            states,
+            eras,
+            time,
+            permit,
+            flush: Mutex::default(),
+            failure: Mutex::default(),
+        }
     }
 
     /// The era of a state in it, by its stored number.
@@ -74,6 +84,13 @@ impl Frozen {
     /// Whether nobody flushes it and nobody has.
     pub(crate) fn is_idle(&self) -> bool {
         matches!(&*self.lock(), Flush::Idle)
+    }
+
+    /// Why the last attempt failed, if there was one; another may be running. `message` says what that is to
+    /// whoever asks.
+    pub(crate) fn failure(&self, message: &str) -> Option<Error> {
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.as_ref().map(|error| error.again(message))
     }
 
     /// What it has become, if the flush is done.
@@ -112,8 +129,14 @@ impl Frozen {
                 return Ok(flushed);
             }
             let running = RunningFlush(self);
-            let flushed = flush().await?;
-            running.done(flushed);
+            match flush().await {
+                Ok(flushed) => running.done(flushed),
+                Err(error) => {
+                    let told = error.again("their last flush failed");
+                    *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
+                    return Err(error);
+                }
+            }
         }
     }
 

@@ -435,7 +435,9 @@ impl KeyedBackend for ForstBackend {
             }
         }
         // The task begins the flush.
-        self.background.freeze_for_snapshot(&mut self.tree);
+        if let Err(declined) = self.background.freeze_for_snapshot(&mut self.tree) {
+            return Ok(SnapshotTask::new(std::future::ready(Err(declined))));
+        }
         let descriptors = self.states.iter().map(|(_, state)| state.descriptor.clone()).collect();
         self.snapshots.begin(&self.request, request, &mut self.tree, descriptors, queues)
     }

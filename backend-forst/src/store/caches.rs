@@ -18,7 +18,7 @@ use super::open_table::OpenTable;
 use super::priority::Priority;
 use super::retry::RequestLimits;
 use super::single_flight::Flights;
-use super::traffic::BackgroundCounters;
+use super::traffic::{BackgroundCounters, Traffic};
 use crate::format::{Block, TableMeta};
 
 /// Settings of [`ForstResources`](super::ForstResources), which documents them.
@@ -60,6 +60,7 @@ pub(crate) struct Caches {
     pub(crate) meta_reads: Flights<CacheId, Arc<TableMeta>>,
     pub(crate) request_slots: Arc<Semaphore>,
     pub(crate) request_limits: RequestLimits,
+    pub(crate) traffic: Arc<Traffic>,
     clock: ReadClock,
     open: Mutex<HashMap<CacheId, Weak<OpenTable>>>,
     cache_bytes: u64,
@@ -88,6 +89,7 @@ impl Caches {
             meta_reads: Flights::default(),
             request_slots: Arc::new(Semaphore::new(limits.requests_in_flight.max(1))),
             request_limits: limits.request_limits.clone(),
+            traffic: Arc::default(),
             clock: ReadClock::default(),
             open: Mutex::default(),
             cache_bytes: limits.cache_bytes,

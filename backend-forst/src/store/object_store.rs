@@ -13,7 +13,7 @@ use weir_state_api::{BoxFuture, Error, ErrorKind, ObjectRef, Result};
 
 use super::names::{ObjectKind, ObjectNames};
 use super::retry::{Failed, RequestLimits};
-use super::traffic::Traffic;
+use super::traffic::{Counter, Traffic};
 
 /// A store with the limits of the process and what went through it.
 ///
@@ -26,6 +26,8 @@ pub(crate) struct ObjectStore {
     /// Bounds the requests in flight of all stores that share it.
     slots: Arc<Semaphore>,
     traffic: Arc<Traffic>,
+    /// What went through all stores that share it.
+    total: Arc<Traffic>,
 }
 
 /// What an object is meant to be.
@@ -85,9 +87,19 @@ enum Found {
 }
 
 impl ObjectStore {
-    /// A store behind `operator`; `slots` bounds the requests in flight.
-    pub(crate) fn new(operator: Operator, limits: RequestLimits, slots: Arc<Semaphore>) -> Self {
-        ObjectStore { operator, limits, slots, traffic: Arc::default() }
+    /// A store behind `operator`; `slots` bounds the requests in flight, `total` counts those of all stores.
+    pub(crate) fn new(
+        operator: Operator,
+        limits: RequestLimits,
+        slots: Arc<Semaphore>,
+        total: Arc<Traffic>,
+    ) -> Self {
+        ObjectStore { operator, limits, slots, traffic: Arc::default(), total }
+    }
+
+    fn count(&self, counter: fn(&Traffic) -> &Counter, amount: u64) {
+        counter(&self.traffic).add(amount);
+        counter(&self.total).add(amount);
     }
 
     /// What went through it, and through its clones.
@@ -157,7 +169,7 @@ impl ObjectStore {
                     Ok(_) => failure.error,
                 });
             }
-            self.traffic.retries.add(1);
+            self.count(|traffic| &traffic.retries, 1);
             self.limits.pause(failed).await;
         }
         Ok(wanted.named(path, names.are_shared()))
@@ -166,8 +178,8 @@ impl ObjectStore {
     /// One attempt to create an object.
     async fn put(&self, path: String, bytes: Buffer) -> Result<(), Failed> {
         let length = bytes.len() as u64;
-        self.traffic.puts.add(1);
-        self.traffic.put_bytes.add(length);
+        self.count(|traffic| &traffic.puts, 1);
+        self.count(|traffic| &traffic.put_bytes, length);
         let options = WriteOptions {
             if_not_exists: self.operator.info().capability().write_with_if_not_exists,
             ..WriteOptions::default()
@@ -208,8 +220,8 @@ impl ObjectStore {
 
     /// One attempt to copy an object.
     async fn copy_once(&self, original: &ObjectRef, path: String) -> Result<(), Failed> {
-        self.traffic.copies.add(1);
-        self.traffic.copied_bytes.add(original.length);
+        self.count(|traffic| &traffic.copies, 1);
+        self.count(|traffic| &traffic.copied_bytes, original.length);
         let options = CopyOptions {
             if_not_exists: self.operator.info().capability().copy_with_if_not_exists,
             ..CopyOptions::default()
@@ -249,7 +261,7 @@ impl ObjectStore {
             .retry(|failed| {
                 let range = range.clone();
                 async move {
-                    self.traffic.retries.add(u64::from(failed > 0));
+                    self.count(|traffic| &traffic.retries, u64::from(failed > 0));
                     self.read_once(path, range, asked).await
                 }
             })
@@ -263,7 +275,7 @@ impl ObjectStore {
         asked: BytesRange,
     ) -> Result<Bytes, Failed> {
         let length = range.end.saturating_sub(range.start);
-        self.traffic.reads.add(1);
+        self.count(|traffic| &traffic.reads, 1);
         let options = ReadOptions { range: asked, ..ReadOptions::default() };
         let read = self.request(length, self.operator.read_options(path, options)).await;
         let bytes = match read {
@@ -273,7 +285,7 @@ impl ObjectStore {
             }
             Err(source) => return Err(Failed::store("read", path, source)),
         };
-        self.traffic.read_bytes.add(bytes.len() as u64);
+        self.count(|traffic| &traffic.read_bytes, bytes.len() as u64);
         match (bytes.len() as u64).cmp(&length) {
             Ordering::Equal => Ok(bytes.to_bytes()),
             Ordering::Less => Err(Failed::again(too_short(path, &range, bytes.len()))),
@@ -306,8 +318,8 @@ impl ObjectStore {
     pub(crate) async fn delete(&self, path: &str) -> Result<()> {
         self.limits
             .retry(|failed| async move {
-                self.traffic.retries.add(u64::from(failed > 0));
-                self.traffic.deletes.add(1);
+                self.count(|traffic| &traffic.retries, u64::from(failed > 0));
+                self.count(|traffic| &traffic.deletes, 1);
                 match self.request(0, self.operator.delete(path)).await {
                     Err(source) if source.kind() != opendal::ErrorKind::NotFound => {
                         Err(Failed::store("delete", path, source))
@@ -336,7 +348,7 @@ impl ObjectStore {
 
     /// The length of an object, if it is there.
     async fn length_of(&self, path: &str) -> Result<Option<u64>, Failed> {
-        self.traffic.stats.add(1);
+        self.count(|traffic| &traffic.stats, 1);
         match self.request(0, self.operator.stat(path)).await {
             Ok(metadata) => Ok(Some(metadata.content_length())),
             Err(source) if source.kind() == opendal::ErrorKind::NotFound => Ok(None),

@@ -15,7 +15,7 @@ fn store() -> (ObjectStore, Operator, Faults) {
         longest_pause: Duration::ZERO,
         ..RequestLimits::default()
     };
-    (ObjectStore::new(operator, limits, Arc::new(Semaphore::new(4))), plain, faults)
+    (ObjectStore::new(operator, limits, Arc::new(Semaphore::new(4)), Arc::default()), plain, faults)
 }
 
 fn put(store: &ObjectStore, parts: &[&'static [u8]]) -> Result<ObjectRef> {
@@ -154,7 +154,7 @@ fn files_in_a_folder() {
     let operator = Operator::new(fs).unwrap();
     assert!(operator.info().capability().copy);
     let slots = Arc::new(Semaphore::new(4));
-    let store = ObjectStore::new(operator, RequestLimits::default(), slots);
+    let store = ObjectStore::new(operator, RequestLimits::default(), slots, Arc::default());
     runtime.block_on(async {
         let names = ObjectNames::below("d/");
         let bytes = Bytes::from_static(b"abcdef");

@@ -63,6 +63,7 @@ impl ForstResources {
             level0_stalls: caches.background.level0_stalls.get(),
             flushes: caches.background.flushes.get(),
             early_freezes: caches.background.early_freezes.get(),
+            declined_snapshots: caches.background.declined_snapshots.get(),
             failed_flushes: caches.background.failed_flushes.get(),
             compactions: caches.background.compactions.get(),
             failed_compactions: caches.background.failed_compactions.get(),
@@ -73,6 +74,15 @@ impl ForstResources {
             disk_cache_damaged: counted(|counters| &counters.damaged),
             disk_cache_failures: counted(|counters| &counters.failures),
             hydrated_bytes: caches.hydration.bytes.get(),
+            puts: caches.traffic.puts.get(),
+            put_bytes: caches.traffic.put_bytes.get(),
+            reads: caches.traffic.reads.get(),
+            read_bytes: caches.traffic.read_bytes.get(),
+            copies: caches.traffic.copies.get(),
+            copied_bytes: caches.traffic.copied_bytes.get(),
+            deletes: caches.traffic.deletes.get(),
+            stats: caches.traffic.stats.get(),
+            retries: caches.traffic.retries.get(),
         }
     }
 
@@ -175,6 +185,9 @@ pub struct ForstUsage {
     /// Flushes that failed, after all attempts at their requests. What they should have written stays in
     /// memory and is tried again with the next flush; a write that must wait for it gets the error.
     pub failed_flushes: u64,
+    /// Snapshots that failed at once, because as many memtables as may wait for their flush have waited since
+    /// it failed. Nothing was frozen for them; the flush is tried again each time.
+    pub declined_snapshots: u64,
     /// Compactions that ended.
     pub compactions: u64,
     /// Compactions that failed. They are picked again.
@@ -193,4 +206,22 @@ pub struct ForstUsage {
     pub disk_cache_failures: u64,
     /// Bytes that were brought to local disk because they were read much.
     pub hydrated_bytes: u64,
+    /// Requests to the store that create an object. As for all requests, attempts that failed count.
+    pub puts: u64,
+    /// Bytes that were sent with them.
+    pub put_bytes: u64,
+    /// Requests that read an object or a part of it.
+    pub reads: u64,
+    /// Bytes that they brought.
+    pub read_bytes: u64,
+    /// Requests that let the store copy an object.
+    pub copies: u64,
+    /// Bytes that it copied.
+    pub copied_bytes: u64,
+    /// Requests that delete an object.
+    pub deletes: u64,
+    /// Requests that ask for an object's length.
+    pub stats: u64,
+    /// Requests that repeat one that failed.
+    pub retries: u64,
 }

@@ -187,7 +187,7 @@ impl<V: Clone> Wait<V> {
                 }
                 Some(Piece::Done(Ok(value))) => Poll::Ready(Ok(value.clone())),
                 Some(Piece::Done(Err(error))) => {
-                    Poll::Ready(Err(error.again("a shared read failed")))
+                    Poll::Ready(Err(error.again("a table was not read")))
                 }
                 Some(Piece::Lost) | None => Poll::Ready(Err(Error::new(
                     ErrorKind::Closed,

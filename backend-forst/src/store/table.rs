@@ -30,7 +30,8 @@ impl Tables {
     pub(crate) fn new(environment: &Environment, resources: &ForstResources) -> Arc<Self> {
         let caches = Arc::clone(resources.caches());
         let (limits, slots) = (caches.request_limits.clone(), Arc::clone(&caches.request_slots));
-        let store = ObjectStore::new(environment.store.clone(), limits, slots);
+        let total = Arc::clone(&caches.traffic);
+        let store = ObjectStore::new(environment.store.clone(), limits, slots, total);
         Arc::new(Tables { store, spawner: Arc::clone(&environment.spawner), caches })
     }
 

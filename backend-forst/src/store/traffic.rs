@@ -26,6 +26,8 @@ pub(crate) struct BackgroundCounters {
     pub(crate) failed_compactions: Counter,
     /// How often memtables were frozen ahead of a checkpoint.
     pub(crate) early_freezes: Counter,
+    /// Snapshots that failed at once, because too many memtables could not be flushed.
+    pub(crate) declined_snapshots: Counter,
     /// How often a write waited for a flush.
     pub(crate) memtable_stalls: Counter,
     /// How often a write waited for a compaction.

@@ -188,20 +188,21 @@ impl Contest<'_> {
             add("process CPU", "ns/op", each(rounds(|r| r.elapsed.process.as_nanos() as f64)));
             add("read", "B/op", each(rounds(|round| round.read as f64)));
             add("written", "B/op", each(rounds(|round| round.written as f64)));
+            // Of those in memory nothing is read or written.
+            let over = |samples: Vec<f64>, asked: f64| -> Vec<f64> {
+                let bytes = asked * events;
+                if bytes > 0.0 && samples.iter().any(|all| *all > 0.0) {
+                    samples.into_iter().map(|all| all / bytes).collect()
+                } else {
+                    Vec::new()
+                }
+            };
+            let (read, written) = (rounds(|r| r.read as f64), rounds(|r| r.written as f64));
+            add("read amplification", "x", over(read, asked.read));
+            add("write amplification", "x", over(written, asked.written));
             let on_disk = entrant.process.on_disk() as f64;
+            // Nothing is left where everything has expired.
             if on_disk > 0.0 {
-                // Of those in memory nothing is read or written.
-                let over = |samples: Vec<f64>, asked: f64| -> Vec<f64> {
-                    let bytes = asked * events;
-                    if bytes > 0.0 {
-                        samples.into_iter().map(|all| all / bytes).collect()
-                    } else {
-                        Vec::new()
-                    }
-                };
-                let (read, written) = (rounds(|r| r.read as f64), rounds(|r| r.written as f64));
-                add("read amplification", "x", over(read, asked.read));
-                add("write amplification", "x", over(written, asked.written));
                 add("files", "MB", vec![on_disk / 1e6]);
                 add("space amplification", "x", vec![on_disk / asked.live]);
             }

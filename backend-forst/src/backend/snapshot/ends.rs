@@ -8,6 +8,9 @@
 //! beside. So it is only made where there are many runs, and only as long as what is written is a small
 //! share of the new tables: it is they that pay, however often checkpoints are taken.
 
+use std::collections::HashSet;
+use std::hash::Hash;
+
 use weir_state_api::KeyGroupRange;
 
 /// As many runs are read one by one. With a block of the oldest and a manifest that is an object, the
@@ -44,11 +47,12 @@ impl<I> Stored<I> {
 
 /// The tables whose ends go into a new object, in this order; those above each other are neighbours.
 /// `tables` are the newest first.
-pub(crate) fn plan<I: Copy + Eq>(tables: &[Stored<I>]) -> Vec<I> {
+pub(crate) fn plan<I: Copy + Eq + Hash>(tables: &[Stored<I>]) -> Vec<I> {
     let mut chosen: Vec<I> = Vec::new();
     if most_above_each_other(tables) <= FEW_RUNS {
         return chosen;
     }
+    let mut known = HashSet::new();
     for piled in piles(tables) {
         let new: Vec<&Stored<I>> = piled.iter().copied().filter(|of| !of.copied).collect();
         let lengths = new.iter().map(|of| of.length).sum::<u64>();
@@ -57,42 +61,48 @@ pub(crate) fn plan<I: Copy + Eq>(tables: &[Stored<I>]) -> Vec<I> {
             let ends: u64 = tables.iter().map(|of| of.end_length).sum();
             tables.len() > 1 && ends <= lengths / SHARE
         });
-        for of in choice.into_iter().flatten() {
-            if !chosen.contains(&of.id) {
-                chosen.push(of.id);
-            }
-        }
+        let ids = choice.into_iter().flatten().map(|of| of.id);
+        chosen.extend(ids.filter(|id| known.insert(*id)));
     }
     chosen
 }
 
 /// In how many tables a read looks at most.
 fn most_above_each_other<I>(tables: &[Stored<I>]) -> usize {
-    let above = |of: &Stored<I>| {
-        let first = of.visible.first();
-        let seen = |other: &&Stored<I>| other.shard == of.shard && other.visible.contains(first);
-        tables.iter().filter(seen).count()
-    };
-    tables.iter().map(above).max().unwrap_or(0)
+    let bounds = tables.iter().flat_map(|of| {
+        let (first, behind) = of.span();
+        [(of.shard, first, true), (of.shard, behind, false)]
+    });
+    let mut bounds: Vec<_> = bounds.collect();
+    // Where one ends and another begins, the end comes first.
+    bounds.sort_unstable();
+    let (mut open, mut most) = (0_usize, 0);
+    for (.., begins) in bounds {
+        open = if begins { open + 1 } else { open.saturating_sub(1) };
+        most = most.max(open);
+    }
+    most
 }
 
 /// Tables of one shard and level that overlap, directly or through others. Of a table that is seen in
 /// parts, the first part in a pile counts.
-fn piles<I: Copy + Eq>(tables: &[Stored<I>]) -> Vec<Vec<&Stored<I>>> {
+fn piles<I: Copy + Eq + Hash>(tables: &[Stored<I>]) -> Vec<Vec<&Stored<I>>> {
     let mut sorted: Vec<&Stored<I>> = tables.iter().filter(|of| of.at_hand).collect();
     // Stable: the newest of those that begin alike stays the first.
     sorted.sort_by_key(|of| (of.shard, of.level, of.span().0));
     let mut piles: Vec<Vec<&Stored<I>>> = Vec::new();
+    let mut in_pile = HashSet::new();
     let (mut place, mut end) = (None, 0);
     for of in sorted {
         let (first, behind) = of.span();
         if place != Some((of.shard, of.level)) || first >= end {
             piles.push(Vec::new());
+            in_pile.clear();
             (place, end) = (Some((of.shard, of.level)), behind);
         }
         end = end.max(behind);
         if let Some(pile) = piles.last_mut()
-            && !pile.iter().any(|known| known.id == of.id)
+            && in_pile.insert(of.id)
         {
             pile.push(of);
         }

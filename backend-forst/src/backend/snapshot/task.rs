@@ -1,6 +1,6 @@
 //! The asynchronous part of a snapshot.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -52,12 +52,9 @@ impl Pinned {
     /// Ends what is being flushed, stores what the base does not hold and completes the handle.
     pub(super) async fn write(self) -> Result<SnapshotHandle> {
         let version = self.flushed().await?;
-        let mut tables: Vec<TableView> = Vec::new();
-        for view in version.tables() {
-            if !tables.iter().any(|known| known.id() == view.id()) {
-                tables.push(view.clone());
-            }
-        }
+        let mut known = HashSet::new();
+        let tables = version.tables().filter(|view| known.insert(view.id()));
+        let tables: Vec<TableView> = tables.cloned().collect();
         let mut placed = Placed::default();
         let finished = self.finish(&version, &tables, &mut placed).await;
         if finished.is_err() {
