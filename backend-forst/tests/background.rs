@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use weir_backend_forst::{CompactionService, Compression, ForstResources, ForstSteps};
 use weir_state_api::{
-    Address, BoxFuture, Error, ErrorKind, KeyRef, MaxParallelism, Result, StateKind, block_on,
+    Address, BoxFuture, Error, ErrorKind, KeyRef, MaxParallelism, Result, StateId, StateKind,
+    block_on,
 };
 use weir_tests::faults::{StoreOp, When};
 use weir_tests::harness::{Harness, Store, descriptor};
@@ -138,6 +139,38 @@ fn what_lasts_is_flushed_before_the_checkpoint() -> Result<()> {
         assert_eq!(early_flushes[1..].iter().all(|count| *count == 0), !early, "{early_flushes:?}");
         check(&mut store, 0..4 * KEYS)?;
     }
+    Ok(())
+}
+
+/// What is put into a map and removed again before it is flushed leaves nothing: scans need not pass it, and
+/// flushes do not write it. What a table may have leaves a delete.
+#[test]
+fn what_comes_and_goes_leaves_no_deletes() -> Result<()> {
+    let factory = Live::new(tiny().with_compaction(false).with_memtable_bytes(1 << 20));
+    let h = Harness::new(&factory);
+    let mut store = h.open()?;
+    let map = store.map::<u32, u32>("m")?;
+    store.set_key(&"k".to_owned())?;
+    map.put(&mut store, &0, &0)?;
+    h.snapshot(&mut store)?;
+    // The only state.
+    let physical = |store: &mut Store| store.backend().physical_entries(StateId(0));
+    let before = physical(&mut store)?;
+    for round in 1..100 {
+        map.put(&mut store, &round, &round)?;
+        map.remove(&mut store, &round)?;
+    }
+    assert_eq!(physical(&mut store)?, before);
+    assert_eq!(map.get(&mut store, &0).wait()?, Some(0));
+    map.put(&mut store, &0, &1)?;
+    map.remove(&mut store, &0)?;
+    assert_eq!(physical(&mut store)?, before + 1, "the table still has it");
+    assert_eq!(map.get(&mut store, &0).wait()?, None);
+    let handle = h.snapshot(&mut store)?;
+    let mut restored = h.restore(&[handle])?;
+    let map = restored.map::<u32, u32>("m")?;
+    restored.set_key(&"k".to_owned())?;
+    assert!(map.is_empty(&mut restored).wait()?);
     Ok(())
 }
 

@@ -297,7 +297,7 @@ impl KeyedBackend for ForstBackend {
     fn delete(&mut self, at: &Address<'_>) -> Result<()> {
         let target = self.locate(at, "delete")?;
         self.make_room()?;
-        self.set(target, EntryKind::Delete, &[]);
+        self.tree.delete(target.shard, target.route, &self.key);
         Ok(())
     }
 
@@ -330,7 +330,7 @@ impl KeyedBackend for ForstBackend {
                 let (tree, key) = (&mut self.tree, &self.key);
                 tree.set(target.shard, target.route, key, EntryKind::Put, &self.output);
             }
-            Change::Delete => self.set(target, EntryKind::Delete, &[]),
+            Change::Delete => self.tree.delete(target.shard, target.route, &self.key),
         }
         Ok(Updated::Done)
     }

@@ -184,6 +184,29 @@ impl Tree {
         self.memory[shard].memtables.set(route, key, kind, value);
     }
 
+    /// Deletes a key. Of an entry of a map that nothing older can have, no trace is left: what is put and soon
+    /// removed again, such as the entries of a queue or the worst of the best ten, would otherwise be a delete
+    /// that each scan of the map passes and each flush writes.
+    pub(crate) fn delete(&mut self, shard: usize, route: Route, key: &[u8]) {
+        match route {
+            Route::Map(map) if self.is_in_active_only(shard, map, key) => {
+                self.memory[shard].memtables.take_out(map, key);
+            }
+            _ => self.set(shard, route, key, EntryKind::Delete, &[]),
+        }
+    }
+
+    /// Whether the memtable that takes writes has a key of a map, and nothing older can have it.
+    fn is_in_active_only(&self, shard: usize, map: MapRoute, key: &[u8]) -> bool {
+        if !self.memory[shard].memtables.is_in_active_only(map, key) {
+            return false;
+        }
+        let hash = filter_hash(key);
+        let tables = self.version.shards()[shard].runs().iter().filter_map(|run| run.find(key));
+        let mut ends = tables.map(|view| view.table().meta_now());
+        !ends.any(|end| end.is_none_or(|end| end.may_contain(hash)))
+    }
+
     /// Appends to the newest version of a key.
     pub(crate) fn append(&mut self, shard: usize, route: Route, key: &[u8], more: &[u8]) {
         self.memory[shard].memtables.append(route, key, more);

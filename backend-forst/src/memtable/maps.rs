@@ -152,14 +152,7 @@ impl Memtables {
         if let Some(at) = own
             && !self.active.ordered.remove_range(at.place, from, to)
         {
-            let Part { older: link, has_deleted, .. } = self.active.ordered.part(at.place);
-            let is_link = link.is_some_and(|link| self.map_version(link).is_some());
-            if older || *has_deleted || is_link {
-                self.active.ordered.leave_empty(at.place, prefix);
-            } else {
-                self.active.ordered.remove(at.place);
-                return self.maps.remove(hash, at);
-            }
+            self.is_without_entries(hash, prefix, at, older);
         }
         if older && from < to {
             let place = match own {
@@ -172,6 +165,44 @@ impl Memtables {
             };
             self.active.ordered.mark_deleted(place);
             self.active.deleted.add(from, to);
+        }
+    }
+
+    /// Whether of all memtables only the one that takes writes has a stored key of a map.
+    pub(crate) fn is_in_active_only(
+        &self,
+        MapRoute { hash, prefix_len }: MapRoute,
+        key: &[u8],
+    ) -> bool {
+        let has = |version: &MapVersion<'_>| {
+            version.entries().is_some_and(|entries| entries.get(key).is_some())
+        };
+        let mut versions = self.map(hash, &key[..prefix_len]);
+        versions.next().is_some_and(|newest| newest.age == 0 && has(&newest))
+            && !versions.any(|version| has(&version))
+    }
+
+    /// Takes a stored key of a map out of the memtable that takes writes, as if it had never been written.
+    pub(crate) fn take_out(&mut self, MapRoute { hash, prefix_len }: MapRoute, key: &[u8]) {
+        let prefix = &key[..prefix_len];
+        let newest = self.newest_part(hash, prefix);
+        if let Some(at) = newest.filter(|at| at.epoch == self.epoch)
+            && !self.active.ordered.take_out(at.place, key)
+        {
+            self.is_without_entries(hash, prefix, at, false);
+        }
+    }
+
+    /// The active part of a map has lost its last entry: it goes, unless it is needed (`keep`), or says that
+    /// ranges were deleted, or has an older one behind it.
+    fn is_without_entries(&mut self, hash: u64, prefix: &[u8], at: Link<MapPlace>, keep: bool) {
+        let Part { older, has_deleted, .. } = self.active.ordered.part(at.place);
+        let is_link = older.is_some_and(|link| self.map_version(link).is_some());
+        if keep || *has_deleted || is_link {
+            self.active.ordered.leave_empty(at.place, prefix);
+        } else {
+            self.active.ordered.remove(at.place);
+            self.maps.remove(hash, at);
         }
     }
 

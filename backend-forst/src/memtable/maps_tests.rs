@@ -14,14 +14,20 @@ fn hash(map: u8) -> u64 {
     xxhash_rust::xxh3::xxh3_64(&[map / 3])
 }
 
+fn map_route(map: u8) -> MapRoute {
+    MapRoute { hash: hash(map), prefix_len: 1 }
+}
+
 fn route(map: u8) -> Route {
-    Route::Map(MapRoute { hash: hash(map), prefix_len: 1 })
+    Route::Map(map_route(map))
 }
 
 #[derive(Debug, Clone)]
 enum Step {
     Set(u8, u8, EntryKind, Vec<u8>),
     Append(u8, u8, Vec<u8>),
+    /// What the active memtable alone has goes without a trace.
+    TakeOut(u8, u8),
     /// Whether there can be anything in what is older.
     DeleteRange(u8, u8, u8, bool),
     Freeze,
@@ -38,6 +44,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => (map(), key(), value()).prop_map(put),
         2 => (map(), key()).prop_map(delete),
         4 => (map(), key(), value()).prop_map(|(map, key, more)| Step::Append(map, key, more)),
+        4 => (map(), key()).prop_map(|(map, key)| Step::TakeOut(map, key)),
         4 => (map(), 0..=KEYS, 0..=KEYS, any::<bool>())
             .prop_map(|(map, from, to, older)| Step::DeleteRange(map, from, to, older)),
         2 => (map(), any::<bool>()).prop_map(|(map, older)| Step::DeleteRange(map, 0, KEYS, older)),
@@ -96,6 +103,15 @@ fn apply(step: Step, tables: &mut Memtables, model: &mut VecDeque<Model>) {
         Step::Append(map, key, more) => {
             tables.append(route(map), &[map, key], &more);
             model[0].append([map, key], &more);
+        }
+        Step::TakeOut(map, key) => {
+            let has = |model: &Model| model.entries.contains_key(&[map, key]);
+            let is_young = has(&model[0]) && !model.iter().skip(1).any(has);
+            assert_eq!(tables.is_in_active_only(map_route(map), &[map, key]), is_young);
+            if is_young {
+                tables.take_out(map_route(map), &[map, key]);
+                model[0].entries.remove(&[map, key]);
+            }
         }
         Step::DeleteRange(map, from, to, older) => {
             let (start, end) = ([map, from], [map, to]);

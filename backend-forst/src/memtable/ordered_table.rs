@@ -182,9 +182,22 @@ impl OrderedTable {
     /// Removes all entries of a map from `from` up to `to`. Whether some are left; what is left without any
     /// must be told its name or go.
     pub(super) fn remove_range(&mut self, place: MapPlace, from: &[u8], to: &[u8]) -> bool {
+        self.remove_with(place, |entries, account| entries.remove_range(from, to, account))
+    }
+
+    /// The same for one key.
+    pub(super) fn take_out(&mut self, place: MapPlace, key: &[u8]) -> bool {
+        self.remove_with(place, |entries, account| entries.take_out(key, account))
+    }
+
+    fn remove_with(
+        &mut self,
+        place: MapPlace,
+        remove: impl FnOnce(&mut Sequence, &mut Account) -> bool,
+    ) -> bool {
         let part = &mut self.parts[place.0 as usize];
         let any = match &mut part.entries {
-            Entries::Some(entries) => entries.remove_range(from, to, &mut self.account),
+            Entries::Some(entries) => remove(entries, &mut self.account),
             Entries::None(prefix) => {
                 self.account.bytes -= prefix.len();
                 false

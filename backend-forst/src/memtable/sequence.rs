@@ -225,12 +225,34 @@ impl Sequence {
             let Position(b, l, first) = start;
             let len = self.leaf(b, l).map_or(0, Leaf::len);
             let last = if (end.0, end.1) == (b, l) { end.2 } else { len };
-            account.entries -= last - first;
-            self.change(b, l, account, |leaf| leaf.remove(first..last));
-            if last - first == len && !self.drop_leaf(b, l, account) {
+            if !self.remove_in_leaf(b, l, first..last, account) {
                 return false;
             }
         }
+    }
+
+    /// Removes an entry, if it is there. Whether some are left.
+    pub(super) fn take_out(&mut self, key: &[u8], account: &mut Account) -> bool {
+        let sought = self.sought(key);
+        let (b, l, leaf) = self.leaf_for(sought);
+        match leaf.find(sought) {
+            Ok(index) => self.remove_in_leaf(b, l, index..index + 1, account),
+            Err(_) => true,
+        }
+    }
+
+    /// Removes some entries of a leaf, and the leaf if it is empty then. Whether some are left.
+    fn remove_in_leaf(
+        &mut self,
+        b: usize,
+        l: usize,
+        range: Range<usize>,
+        account: &mut Account,
+    ) -> bool {
+        let is_all = self.leaf(b, l).is_some_and(|leaf| leaf.len() == range.len());
+        account.entries -= range.len();
+        self.change(b, l, account, |leaf| leaf.remove(range));
+        !is_all || self.drop_leaf(b, l, account)
     }
 
     /// Removes an empty leaf. Whether some are left.

@@ -93,7 +93,7 @@ impl TimerQueue {
         self.encode(tree.stored(shard, queue), timer);
         let group = timer.key.group();
         if !self.head.holds(self.suffix()) {
-            tree.set(shard, route_of(&self.buffer), &self.buffer, EntryKind::Delete, &[]);
+            tree.delete(shard, route_of(&self.buffer), &self.buffer);
             self.note_change(group, false);
             return Ok(());
         }
@@ -145,15 +145,19 @@ impl TimerQueue {
             return;
         }
         let (added, deleted) = self.head.differences();
-        let added = added.map(|timer| (timer, EntryKind::Put));
+        let (added, deleted) =
+            (added.map(|timer| (timer, true)), deleted.map(|timer| (timer, false)));
         let buffer = &mut self.buffer;
-        for ((suffix, group), kind) in added.chain(deleted.map(|timer| (timer, EntryKind::Delete)))
-        {
+        for ((suffix, group), is_added) in added.chain(deleted) {
             let Some(shard) = tree.shard_of_group(*group) else { continue };
             buffer.clear();
             push_state(*group, tree.stored(shard, queue), buffer);
             buffer.extend_from_slice(suffix);
-            tree.set(shard, route_of(buffer), buffer, kind, &[]);
+            if is_added {
+                tree.set(shard, route_of(buffer), buffer, EntryKind::Put, &[]);
+            } else {
+                tree.delete(shard, route_of(buffer), buffer);
+            }
         }
         self.head.written();
     }
