@@ -17,7 +17,7 @@ use super::key_scan::{KeyScan, odd_key};
 use super::lookup::read_one;
 use super::multi_get::multi_get;
 use super::options::ForstOptions;
-use super::read::{Read, Target, pending, read};
+use super::read::{Read, Target, pending, read, read_to_write};
 use super::scan::scan_map;
 use super::snapshot::{QueueBounds, Snapshots};
 use super::sources::{KeyRange, MapPart};
@@ -315,7 +315,8 @@ impl KeyedBackend for ForstBackend {
         let target = self.locate(at, "update")?;
         self.make_room()?;
         self.output.clear();
-        let change = match read(&self.tree, target, &self.key, &mut self.value)? {
+        let (found, place) = read_to_write(&self.tree, target, &self.key, &mut self.value)?;
+        let change = match found {
             Read::Found(value) => f(Some(value), &mut self.output)?,
             Read::Absent => f(None, &mut self.output)?,
             Read::Pending(search) => {
@@ -327,8 +328,7 @@ impl KeyedBackend for ForstBackend {
             Change::Keep => {}
             Change::Put => {
                 self.limit.check(self.output.len())?;
-                let (tree, key) = (&mut self.tree, &self.key);
-                tree.set(target.shard, target.route, key, EntryKind::Put, &self.output);
+                self.tree.set_at(place, target, &self.key, &self.output);
             }
             Change::Delete => self.tree.delete(target.shard, target.route, &self.key),
         }

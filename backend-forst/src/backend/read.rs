@@ -6,7 +6,7 @@ use super::lookup::{Operands, PendingReads, Reached, Search, Wanted};
 use super::shard_memory::InMemory;
 use super::tree::Tree;
 use crate::format::filter_hash;
-use crate::memtable::Route;
+use crate::memtable::{KeyPlace, Route};
 
 /// Where an access goes.
 #[derive(Debug, Clone, Copy)]
@@ -48,11 +48,22 @@ pub(crate) fn read<'b>(
     key: &[u8],
     buffer: &'b mut Vec<u8>,
 ) -> Result<Read<'b>> {
+    read_to_write(tree, target, key, buffer).map(|(read, _)| read)
+}
+
+/// The same, and where memtables have the key: to write it next.
+#[inline]
+pub(crate) fn read_to_write<'b>(
+    tree: &'b Tree,
+    target: Target,
+    key: &[u8],
+    buffer: &'b mut Vec<u8>,
+) -> Result<(Read<'b>, KeyPlace)> {
     let mut operands = Operands::default();
-    let memory = tree.look_in_memory(target, key, &mut operands);
+    let (memory, place) = tree.look_in_memory(target, key, &mut operands);
     match memory {
-        InMemory::Found(value) => return Ok(Read::Found(value)),
-        InMemory::Absent => return Ok(Read::Absent),
+        InMemory::Found(value) => return Ok((Read::Found(value), place)),
+        InMemory::Absent => return Ok((Read::Absent, place)),
         InMemory::Oldest(_) | InMemory::Below => {}
     }
     let mut search = Search::below(operands);
@@ -63,11 +74,12 @@ pub(crate) fn read<'b>(
         }
         _ => search.go_on(shard, target.wanted(key), buffer)?,
     };
-    Ok(match reached {
+    let read = match reached {
         Reached::Found => Read::Found(buffer),
         Reached::Absent => Read::Absent,
         Reached::Meta(_) | Reached::Block(..) => Read::Pending(search),
-    })
+    };
+    Ok((read, place))
 }
 
 /// A read that goes on without the instance.

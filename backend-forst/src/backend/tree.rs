@@ -19,7 +19,8 @@ use super::{ShardEdit, Table, TableView, Version};
 use crate::format::{EntryKind, StateProperties, filter_hash};
 use crate::lsm::{ShardState, StateEras, TableId};
 use crate::memtable::{
-    Churn, DeletedRanges, LogEntry, MapRoute, MapVersion, Memtable, Memtables, Route, Sequence,
+    Churn, DeletedRanges, KeyPlace, LogEntry, MapRoute, MapVersion, Memtable, Memtables, Route,
+    Sequence,
 };
 use crate::store::{MemtableBudget, MemtablePermit};
 
@@ -184,6 +185,13 @@ impl Tree {
         self.memory[shard].memtables.set(route, key, kind, value);
     }
 
+    /// The same where a read has just found its newest version.
+    #[inline]
+    pub(crate) fn set_at(&mut self, place: KeyPlace, target: Target, key: &[u8], value: &[u8]) {
+        let memtables = &mut self.memory[target.shard].memtables;
+        memtables.set_at(place, target.route, key, EntryKind::Put, value);
+    }
+
     /// Deletes a key. Of an entry of a map that nothing older can have, no trace is left: what is put and soon
     /// removed again, such as the entries of a queue or the worst of the best ten, would otherwise be a delete
     /// that each scan of the map passes and each flush writes.
@@ -237,14 +245,14 @@ impl Tree {
         })
     }
 
-    /// What memtables say about a key.
+    /// What memtables say about a key, and where its newest version is among them.
     #[inline]
     pub(crate) fn look_in_memory(
         &self,
         target: Target,
         key: &[u8],
         operands: &mut Operands,
-    ) -> InMemory<'_> {
+    ) -> (InMemory<'_>, KeyPlace) {
         let memory = &self.memory[target.shard];
         match target.route {
             Route::Point { hash } => memory.look_for_point(target.state, hash, key, operands),

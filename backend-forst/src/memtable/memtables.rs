@@ -13,11 +13,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use hashbrown::hash_table::Entry as IndexEntry;
-
-use super::index::{Index, Slot};
+use super::index::{Index, Link, Slot};
 use super::ordered_table::MapPlace;
-use super::point_log::{Link, NewEntry, Place, PointLog};
+use super::point_log::{NewEntry, Place, PointLog};
 use super::{LogEntry, MapRoute, Memtable};
 use crate::format::EntryKind;
 
@@ -66,6 +64,31 @@ pub(crate) enum Route {
     Map(MapRoute),
 }
 
+/// Where memtables have the newest version of a key, until the next write: whoever has just read it replaces
+/// it without looking for it again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KeyPlace(Spot);
+
+#[derive(Debug, Clone, Copy)]
+enum Spot {
+    /// Of a point state: its slot in the index.
+    Slot(usize),
+    /// The newest part of its map.
+    Part(Link<MapPlace>),
+    /// In none of them.
+    Nowhere,
+}
+
+impl KeyPlace {
+    pub(crate) const NOWHERE: Self = KeyPlace(Spot::Nowhere);
+
+    /// In a map whose newest part is this.
+    #[inline]
+    pub(super) fn in_map(newest: Option<Link<MapPlace>>) -> Self {
+        KeyPlace(newest.map_or(Spot::Nowhere, Spot::Part))
+    }
+}
+
 /// A version of a key of a point state.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PointVersion<'m> {
@@ -73,7 +96,7 @@ pub(crate) struct PointVersion<'m> {
     pub(crate) age: usize,
     pub(crate) kind: EntryKind,
     pub(crate) value: &'m [u8],
-    link: Option<Link>,
+    link: Option<Link<Place>>,
 }
 
 /// The memtable that was frozen so many freezes ago, 0 for the one that takes writes, if it is still there.
@@ -106,13 +129,19 @@ impl Memtables {
         &self.active
     }
 
-    /// The newest version of a key of a point state.
+    /// The newest version of a key of a point state, and where it is.
     #[inline]
-    pub(crate) fn point(&self, hash: u64, key: &[u8]) -> Option<PointVersion<'_>> {
-        let Memtables { active, older, epoch, .. } = self;
-        let slot =
-            self.points.table.find(hash, |slot| slot.is_of(hash, key, active, older, *epoch))?;
-        self.version(slot.at)
+    pub(crate) fn point(&self, hash: u64, key: &[u8]) -> Option<(PointVersion<'_>, KeyPlace)> {
+        let slot = self.slot(hash, key)?;
+        let version = self.version(self.points.table.get_bucket(slot)?.at)?;
+        Some((version, KeyPlace(Spot::Slot(slot))))
+    }
+
+    /// The slot of a key, in the index of point states.
+    #[inline]
+    fn slot(&self, hash: u64, key: &[u8]) -> Option<usize> {
+        let Memtables { active, older, epoch, points: Index { table, .. }, .. } = self;
+        table.find_bucket_index(hash, |slot| slot.is_of(hash, key, active, older, *epoch))
     }
 
     /// What an operand continues, as far as it is in a memtable.
@@ -121,7 +150,7 @@ impl Memtables {
     }
 
     #[inline]
-    fn version(&self, at: Link) -> Option<PointVersion<'_>> {
+    fn version(&self, at: Link<Place>) -> Option<PointVersion<'_>> {
         let age = self.epoch - at.epoch;
         let LogEntry { found, link, .. } = log_of(&self.active, &self.older, age)?.get(at.place);
         Some(PointVersion { age: age as usize, kind: found.kind, value: found.value, link })
@@ -137,28 +166,54 @@ impl Memtables {
         }
     }
 
+    /// The same where a read has just found its newest version.
+    #[inline]
+    pub(crate) fn set_at(
+        &mut self,
+        KeyPlace(spot): KeyPlace,
+        route: Route,
+        key: &[u8],
+        kind: EntryKind,
+        value: &[u8],
+    ) {
+        match (spot, route) {
+            (Spot::Slot(slot), Route::Point { hash }) => {
+                self.churn.puts += 1;
+                self.renew(slot, NewEntry { hash, key, kind, value, link: None });
+            }
+            (Spot::Part(newest), Route::Map(route)) => {
+                self.churn.puts += 1;
+                self.set_in_part(Some(newest), route, key, kind, value);
+            }
+            _ => self.set(route, key, kind, value),
+        }
+    }
+
     #[inline]
     fn set_point(&mut self, hash: u64, key: &[u8], kind: EntryKind, value: &[u8]) {
-        let Memtables { active, older, points, epoch, churn, since, .. } = self;
-        let Index { table, held, .. } = points;
-        let is_of = |slot: &Slot<Place>| slot.is_of(hash, key, active, older, *epoch);
         let new = NewEntry { hash, key, kind, value, link: None };
-        match table.entry(hash, is_of, |slot| slot.hash) {
-            IndexEntry::Occupied(mut slot) => {
-                let at = &mut slot.get_mut().at;
-                if at.epoch == *epoch {
-                    at.place = active.points.replace(at.place, kind, value);
-                } else {
-                    held[(*epoch - at.epoch) as usize - 1] -= 1;
-                    churn.superseded += u64::from(at.epoch >= *since);
-                    *at = Link { epoch: *epoch, place: active.points.add(new) };
-                }
-            }
-            IndexEntry::Vacant(slot) => {
-                let at = Link { epoch: *epoch, place: active.points.add(new) };
-                slot.insert(Slot { hash, at });
+        match self.slot(hash, key) {
+            Some(slot) => self.renew(slot, new),
+            None => {
+                let at = Link { epoch: self.epoch, place: self.active.points.add(new) };
+                self.points.insert(hash, at);
             }
         }
+    }
+
+    /// The newest version of the key that has this slot is another one.
+    #[inline]
+    fn renew(&mut self, slot: usize, new: NewEntry<'_>) {
+        let Memtables { active, points: Index { table, held, .. }, epoch, churn, since, .. } = self;
+        let Slot { at, .. } =
+            table.get_bucket_mut(slot).expect("no write has come since the look-up");
+        if at.epoch == *epoch {
+            at.place = active.points.replace(at.place, new.kind, new.value);
+            return;
+        }
+        held[(*epoch - at.epoch) as usize - 1] -= 1;
+        churn.superseded += u64::from(at.epoch >= *since);
+        *at = Link { epoch: *epoch, place: active.points.add(new) };
     }
 
     /// Appends to the newest version of a key, whatever it is.
@@ -264,7 +319,7 @@ mod tests {
         let both = |kind, value: &[u8]| (kind, value.to_vec());
         match route {
             Route::Point { hash } => {
-                tables.point(hash, key).map(|found| both(found.kind, found.value))
+                tables.point(hash, key).map(|(found, _)| both(found.kind, found.value))
             }
             Route::Map(route) => {
                 let newest = tables.map(route.hash, &key[..route.prefix_len]).next()?;
@@ -420,7 +475,7 @@ mod tests {
             for step in steps {
                 apply(step, &mut tables, &mut model);
                 for key in 0..40_u8 {
-                    let mut version = tables.point(poor_hash(key), &[key]);
+                    let mut version = tables.point(poor_hash(key), &[key]).map(|(version, _)| version);
                     for (age, older) in model.iter().enumerate() {
                         let Some((kind, value)) = older.get(&key) else { continue };
                         let found = version.ok_or_else(|| TestCaseError::fail(format!("{key} at {age}")))?;

@@ -41,12 +41,20 @@ pub(crate) struct Part {
     pub(crate) notes: Vec<String>,
 }
 
-/// Text in rows; the first `labels` columns are words, the others figures.
+/// Text in rows; the first `labels` columns are words.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Table {
     pub(crate) labels: usize,
     pub(crate) head: Vec<String>,
     pub(crate) rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// Whether a column has words rather than figures.
+    pub(crate) fn has_words(&self, column: usize) -> bool {
+        let mut cells = self.rows.iter().filter_map(|cells| cells.get(column));
+        column < self.labels || cells.any(|cell| cell.starts_with(char::is_alphabetic))
+    }
 }
 
 /// How to read the figures.

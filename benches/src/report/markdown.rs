@@ -54,8 +54,8 @@ fn list(items: &[String]) -> String {
 
 fn table(table: &Table) -> String {
     let mut text = row(&table.head);
-    let figures = table.head.len().saturating_sub(table.labels);
-    text += &format!("|{}{}\n", "---|".repeat(table.labels), "--:|".repeat(figures));
+    let side = |column| if table.has_words(column) { "---|" } else { "--:|" };
+    text += &format!("|{}\n", (0..table.head.len()).map(side).collect::<String>());
     text.extend(table.rows.iter().map(|cells| row(cells)));
     text
 }

@@ -90,7 +90,7 @@ fn table(table: &Table) -> String {
         let mut text = String::from("<tr>");
         for (column, cell) in cells.iter().enumerate() {
             let tag = if column == 0 { "th" } else { tag };
-            let class = if column < table.labels { "word" } else { "figure" };
+            let class = if table.has_words(column) { "word" } else { "figure" };
             text += &format!("<{tag} class=\"{class}\">{}</{tag}>", escape(cell));
         }
         text + "</tr>\n"
