@@ -315,7 +315,7 @@ impl KeyedBackend for ForstBackend {
         let target = self.locate(at, "update")?;
         self.make_room()?;
         self.output.clear();
-        let (found, place) = read_to_write(&self.tree, target, &self.key, &mut self.value)?;
+        let (found, slot) = read_to_write(&self.tree, target, &self.key, &mut self.value)?;
         let change = match found {
             Read::Found(value) => f(Some(value), &mut self.output)?,
             Read::Absent => f(None, &mut self.output)?,
@@ -328,7 +328,7 @@ impl KeyedBackend for ForstBackend {
             Change::Keep => {}
             Change::Put => {
                 self.limit.check(self.output.len())?;
-                self.tree.set_at(place, target, &self.key, &self.output);
+                self.tree.set_found(slot, target, &self.key, &self.output);
             }
             Change::Delete => self.tree.delete(target.shard, target.route, &self.key),
         }

@@ -6,7 +6,7 @@ use super::lookup::{Operands, PendingReads, Reached, Search, Wanted};
 use super::shard_memory::InMemory;
 use super::tree::Tree;
 use crate::format::filter_hash;
-use crate::memtable::{KeyPlace, Route};
+use crate::memtable::{PointSlot, Route};
 
 /// Where an access goes.
 #[derive(Debug, Clone, Copy)]
@@ -51,19 +51,19 @@ pub(crate) fn read<'b>(
     read_to_write(tree, target, key, buffer).map(|(read, _)| read)
 }
 
-/// The same, and where memtables have the key: to write it next.
+/// The same, and where memtables have a key of a point state: to write it next.
 #[inline]
 pub(crate) fn read_to_write<'b>(
     tree: &'b Tree,
     target: Target,
     key: &[u8],
     buffer: &'b mut Vec<u8>,
-) -> Result<(Read<'b>, KeyPlace)> {
+) -> Result<(Read<'b>, Option<PointSlot>)> {
     let mut operands = Operands::default();
-    let (memory, place) = tree.look_in_memory(target, key, &mut operands);
+    let (memory, slot) = tree.look_in_memory(target, key, &mut operands);
     match memory {
-        InMemory::Found(value) => return Ok((Read::Found(value), place)),
-        InMemory::Absent => return Ok((Read::Absent, place)),
+        InMemory::Found(value) => return Ok((Read::Found(value), slot)),
+        InMemory::Absent => return Ok((Read::Absent, slot)),
         InMemory::Oldest(_) | InMemory::Below => {}
     }
     let mut search = Search::below(operands);
@@ -79,7 +79,7 @@ pub(crate) fn read_to_write<'b>(
         Reached::Absent => Read::Absent,
         Reached::Meta(_) | Reached::Block(..) => Read::Pending(search),
     };
-    Ok((read, place))
+    Ok((read, slot))
 }
 
 /// A read that goes on without the instance.

@@ -9,7 +9,7 @@ use super::frozen::{Frozen, era_in};
 use super::lookup::Operands;
 use super::resident::{Newest, Resident};
 use crate::format::EntryKind;
-use crate::memtable::{Found, KeyPlace, MapRoute, MapVersion, MapVersions, Memtable, Memtables};
+use crate::memtable::{Found, MapRoute, MapVersion, MapVersions, Memtable, Memtables, PointSlot};
 
 /// What memtables say about a key.
 #[derive(Debug)]
@@ -84,19 +84,19 @@ impl ShardMemory {
         hash: u64,
         key: &[u8],
         operands: &mut Operands,
-    ) -> (InMemory<'_>, KeyPlace) {
-        let Some((newest, place)) = self.memtables.point(hash, key) else {
-            return (InMemory::Below, KeyPlace::NOWHERE);
+    ) -> (InMemory<'_>, Option<PointSlot>) {
+        let Some((newest, slot)) = self.memtables.point(hash, key) else {
+            return (InMemory::Below, None);
         };
         let mut version = Some(newest);
         while let Some(newest) = version {
             let found = Found { kind: newest.kind, value: newest.value };
             if let Some(end) = self.settle_at(newest.age, state, found, operands) {
-                return (end, place);
+                return (end, Some(slot));
             }
             version = self.memtables.before(&newest);
         }
-        (InMemory::Below, place)
+        (InMemory::Below, Some(slot))
     }
 
     #[inline]
@@ -106,9 +106,8 @@ impl ShardMemory {
         route: MapRoute,
         key: &[u8],
         operands: &mut Operands,
-    ) -> (InMemory<'_>, KeyPlace) {
-        let (newest, place) = self.memtables.newest_in_map(route, key);
-        let found = match newest {
+    ) -> InMemory<'_> {
+        match self.memtables.newest_in_map(route, key) {
             Ok(Found { kind: EntryKind::Put, value }) => InMemory::Found(value),
             Ok(Found { kind: EntryKind::Delete, .. }) => InMemory::Absent,
             Ok(Found { kind: EntryKind::Append, .. }) => {
@@ -116,8 +115,7 @@ impl ShardMemory {
                 self.look_through(versions, state, key, operands)
             }
             Err(versions) => self.look_through(versions, state, key, operands),
-        };
-        (found, place)
+        }
     }
 
     /// The same in all that memtables have of a map.

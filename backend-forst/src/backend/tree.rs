@@ -19,7 +19,7 @@ use super::{ShardEdit, Table, TableView, Version};
 use crate::format::{EntryKind, StateProperties, filter_hash};
 use crate::lsm::{ShardState, StateEras, TableId};
 use crate::memtable::{
-    Churn, DeletedRanges, KeyPlace, LogEntry, MapRoute, MapVersion, Memtable, Memtables, Route,
+    Churn, DeletedRanges, LogEntry, MapRoute, MapVersion, Memtable, Memtables, PointSlot, Route,
     Sequence,
 };
 use crate::store::{MemtableBudget, MemtablePermit};
@@ -185,11 +185,20 @@ impl Tree {
         self.memory[shard].memtables.set(route, key, kind, value);
     }
 
-    /// The same where a read has just found its newest version.
+    /// Makes this value the newest version of a key, which a read has just found in this slot, or in none.
     #[inline]
-    pub(crate) fn set_at(&mut self, place: KeyPlace, target: Target, key: &[u8], value: &[u8]) {
+    pub(crate) fn set_found(
+        &mut self,
+        slot: Option<PointSlot>,
+        target: Target,
+        key: &[u8],
+        value: &[u8],
+    ) {
         let memtables = &mut self.memory[target.shard].memtables;
-        memtables.set_at(place, target.route, key, EntryKind::Put, value);
+        match (slot, target.route) {
+            (Some(slot), Route::Point { hash }) => memtables.set_found(slot, hash, key, value),
+            (_, route) => memtables.set(route, key, EntryKind::Put, value),
+        }
     }
 
     /// Deletes a key. Of an entry of a map that nothing older can have, no trace is left: what is put and soon
@@ -245,18 +254,20 @@ impl Tree {
         })
     }
 
-    /// What memtables say about a key, and where its newest version is among them.
+    /// What memtables say about a key, and where one of a point state is among them.
     #[inline]
     pub(crate) fn look_in_memory(
         &self,
         target: Target,
         key: &[u8],
         operands: &mut Operands,
-    ) -> (InMemory<'_>, KeyPlace) {
+    ) -> (InMemory<'_>, Option<PointSlot>) {
         let memory = &self.memory[target.shard];
         match target.route {
             Route::Point { hash } => memory.look_for_point(target.state, hash, key, operands),
-            Route::Map(route) => memory.look_for_ordered(target.state, route, key, operands),
+            Route::Map(route) => {
+                (memory.look_for_ordered(target.state, route, key, operands), None)
+            }
         }
     }
 

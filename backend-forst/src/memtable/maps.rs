@@ -9,7 +9,7 @@
 //! other map has to ask for them.
 
 use super::index::Link;
-use super::memtables::{KeyPlace, memtable_of};
+use super::memtables::memtable_of;
 use super::ordered_table::{MapPlace, Part};
 use super::{DeletedRanges, Found, MapRoute, Memtable, Memtables, Route, Sequence};
 use crate::format::EntryKind;
@@ -74,22 +74,21 @@ impl Memtables {
     }
 
     /// The version of a stored key of a map, if it is in the memtable that takes writes; else what all
-    /// memtables have of the map. And where the newest of that is.
+    /// memtables have of the map.
     pub(crate) fn newest_in_map(
         &self,
         MapRoute { hash, prefix_len }: MapRoute,
         key: &[u8],
-    ) -> (Result<Found<'_>, MapVersions<'_>>, KeyPlace) {
+    ) -> Result<Found<'_>, MapVersions<'_>> {
         let next = self.newest_part(hash, &key[..prefix_len]);
-        let place = KeyPlace::in_map(next);
         if let Some(at) = next
             && at.epoch == self.epoch
             && let Some(entries) = self.active.ordered.part(at.place).entries()
             && let Some(found) = entries.get(key)
         {
-            return (Ok(found), place);
+            return Ok(found);
         }
-        (Err(MapVersions { of: self, next }), place)
+        Err(MapVersions { of: self, next })
     }
 
     /// What is at a place, if its memtable is still there.
@@ -110,26 +109,12 @@ impl Memtables {
     #[inline]
     pub(super) fn set_in_map(
         &mut self,
-        route: MapRoute,
-        key: &[u8],
-        kind: EntryKind,
-        value: &[u8],
-    ) {
-        let newest = self.newest_part(route.hash, &key[..route.prefix_len]);
-        self.set_in_part(newest, route, key, kind, value);
-    }
-
-    /// The same where the newest part of the map is known.
-    #[inline]
-    pub(super) fn set_in_part(
-        &mut self,
-        newest: Option<Link<MapPlace>>,
         MapRoute { hash, prefix_len }: MapRoute,
         key: &[u8],
         kind: EntryKind,
         value: &[u8],
     ) {
-        match newest {
+        match self.newest_part(hash, &key[..prefix_len]) {
             Some(at) if at.epoch == self.epoch => {
                 self.active.ordered.set(at.place, (key, prefix_len), kind, value);
             }

@@ -64,30 +64,10 @@ pub(crate) enum Route {
     Map(MapRoute),
 }
 
-/// Where memtables have the newest version of a key, until the next write: whoever has just read it replaces
-/// it without looking for it again.
+/// Where the index has a key of a point state, until the next write: whoever has just read it replaces it
+/// without looking for it again.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct KeyPlace(Spot);
-
-#[derive(Debug, Clone, Copy)]
-enum Spot {
-    /// Of a point state: its slot in the index.
-    Slot(usize),
-    /// The newest part of its map.
-    Part(Link<MapPlace>),
-    /// In none of them.
-    Nowhere,
-}
-
-impl KeyPlace {
-    pub(crate) const NOWHERE: Self = KeyPlace(Spot::Nowhere);
-
-    /// In a map whose newest part is this.
-    #[inline]
-    pub(super) fn in_map(newest: Option<Link<MapPlace>>) -> Self {
-        KeyPlace(newest.map_or(Spot::Nowhere, Spot::Part))
-    }
-}
+pub(crate) struct PointSlot(usize);
 
 /// A version of a key of a point state.
 #[derive(Debug, Clone, Copy)]
@@ -131,10 +111,10 @@ impl Memtables {
 
     /// The newest version of a key of a point state, and where it is.
     #[inline]
-    pub(crate) fn point(&self, hash: u64, key: &[u8]) -> Option<(PointVersion<'_>, KeyPlace)> {
+    pub(crate) fn point(&self, hash: u64, key: &[u8]) -> Option<(PointVersion<'_>, PointSlot)> {
         let slot = self.slot(hash, key)?;
         let version = self.version(self.points.table.get_bucket(slot)?.at)?;
-        Some((version, KeyPlace(Spot::Slot(slot))))
+        Some((version, PointSlot(slot)))
     }
 
     /// The slot of a key, in the index of point states.
@@ -166,27 +146,17 @@ impl Memtables {
         }
     }
 
-    /// The same where a read has just found its newest version.
+    /// Makes this value the newest version of a key of a point state that a read has just found.
     #[inline]
-    pub(crate) fn set_at(
+    pub(crate) fn set_found(
         &mut self,
-        KeyPlace(spot): KeyPlace,
-        route: Route,
+        PointSlot(slot): PointSlot,
+        hash: u64,
         key: &[u8],
-        kind: EntryKind,
         value: &[u8],
     ) {
-        match (spot, route) {
-            (Spot::Slot(slot), Route::Point { hash }) => {
-                self.churn.puts += 1;
-                self.renew(slot, NewEntry { hash, key, kind, value, link: None });
-            }
-            (Spot::Part(newest), Route::Map(route)) => {
-                self.churn.puts += 1;
-                self.set_in_part(Some(newest), route, key, kind, value);
-            }
-            _ => self.set(route, key, kind, value),
-        }
+        self.churn.puts += 1;
+        self.renew(slot, NewEntry { hash, key, kind: EntryKind::Put, value, link: None });
     }
 
     #[inline]

@@ -28,7 +28,7 @@ use std::iter::Peekable;
 
 pub(crate) use deleted_ranges::DeletedRanges;
 pub(crate) use maps::{MapVersion, MapVersions};
-pub(crate) use memtables::{Churn, KeyPlace, Memtables, Route};
+pub(crate) use memtables::{Churn, Memtables, PointSlot, Route};
 pub(crate) use ordered_table::{MapRoute, OrderedTable};
 pub(crate) use point_log::{LogEntry, PointLog};
 pub(crate) use sequence::{Position, Sequence};
