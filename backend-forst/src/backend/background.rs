@@ -159,6 +159,10 @@ pub(crate) struct Background {
 /// so that the next can begin at once.
 const MOST_FROZEN_EARLY: usize = 2;
 
+/// Memtables that snapshots may leave behind while the store takes nothing. When it is back, the next snapshot
+/// flushes them all; only after so many failed ones it is declined once.
+const MOST_LEFT_BY_SNAPSHOTS: usize = 16;
+
 impl Background {
     pub(crate) fn new(flusher: Flusher, options: &ForstOptions, clock: TtlClock) -> Self {
         let mailbox: Arc<Mailbox<Mail>> = Arc::default();
@@ -343,15 +347,20 @@ impl Background {
     /// begun once more.
     pub(crate) fn freeze_for_snapshot(&mut self, tree: &mut Tree) -> Result<()> {
         if tree.most_frozen() >= self.max_frozen {
+            let waiting = tree.most_frozen();
             let failure = tree.next_to_flush().and_then(|oldest| {
-                let waiting = tree.most_frozen();
-                oldest.failure(&format!("a snapshot was declined: {waiting} memtables from before it are still to be flushed, and the store does not take them"))
+                oldest.failure(&format!(
+                    "a snapshot was declined: {waiting} memtables from before it are not flushed yet"
+                ))
             });
             // Whoever was to do it has not.
             self.flush_frozen(tree);
-            if let Some(failure) = failure.filter(|_| tree.most_frozen() >= self.max_frozen) {
+            let most = self.max_frozen.max(MOST_LEFT_BY_SNAPSHOTS);
+            if let Some(failure) = failure.filter(|_| tree.most_frozen() >= most) {
                 self.counters().declined_snapshots.add(1);
-                return Err(failure.advice("their flush was begun once more; take another snapshot when the store answers again"));
+                return Err(failure.advice(
+                    "their flush was begun once more; take another snapshot when the store answers",
+                ));
             }
         }
         self.freeze_only(tree);

@@ -185,8 +185,9 @@ pub struct ForstUsage {
     /// Flushes that failed, after all attempts at their requests. What they should have written stays in
     /// memory and is tried again with the next flush; a write that must wait for it gets the error.
     pub failed_flushes: u64,
-    /// Snapshots that failed at once, because as many memtables as may wait for their flush have waited since
-    /// it failed. Nothing was frozen for them; the flush is tried again each time.
+    /// Snapshots that failed at once, because former ones had left as many memtables as may wait (16, or
+    /// [`max_frozen`](crate::ForstOptions::max_frozen) if that is more), and their flush had failed. Nothing was
+    /// frozen for them; the flush is tried again each time.
     pub declined_snapshots: u64,
     /// Compactions that ended.
     pub compactions: u64,
