@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rocksdb::WriteBatch;
 use weir_state_api::stored_key::{map_bounds, push_map, push_map_prefix, push_point, take_part};
 use weir_state_api::ttl::TtlClock;
 use weir_state_api::{
@@ -12,13 +11,14 @@ use weir_state_api::{
     Statistics, TimerPoll, TimerRef, UpdateFn, Updated, ValueLimit, Values,
 };
 
+use crate::access::StoredKey;
 use crate::clean_up::clean_up;
 use crate::eras::store;
 use crate::metrics;
 use crate::multi_get::multi_get;
 use crate::options::RocksOptions;
-use crate::scan::{KeptWalk, KeyScan, MapScan, count_entries, odd_key};
-use crate::shard::{Shard, Shards, StoredState, load};
+use crate::scan::{KeyScan, MapScan, count_entries, odd_key};
+use crate::shard::{Shard, Shards, StoredState};
 use crate::snapshot::{Snapshots, new_handle};
 use crate::state::{State, States};
 use crate::timers::{TimerQueue, time_of_suffix};
@@ -33,8 +33,6 @@ pub(crate) struct RocksBackend {
     clock: Arc<Mutex<TtlClock>>,
     guard: AppendGuard,
     limit: ValueLimit,
-    /// What scans of maps begin with.
-    kept_walk: KeptWalk,
     /// The stored key of the running access.
     key: Vec<u8>,
     /// The value read last, to lend it; or the value to write.
@@ -61,7 +59,6 @@ impl RocksBackend {
             clock,
             guard: AppendGuard::default(),
             limit,
-            kept_walk: KeptWalk::default(),
             key: Vec::new(),
             value: Vec::new(),
             polled: PolledTimer::default(),
@@ -96,16 +93,16 @@ impl RocksBackend {
     }
 }
 
-/// Finds the database of an access to a point state or a map, and writes the stored key.
+/// Finds the shard of an access to a point state or a map, and writes the stored key.
 #[inline]
-fn locate<'s>(
-    shards: &'s Shards,
+fn locate<'s, 'k>(
+    shards: &'s mut Shards,
     states: &States,
     at: &Address<'_>,
-    key: &mut Vec<u8>,
+    key: &'k mut Vec<u8>,
     call: &str,
-) -> Result<(&'s Shard, StateShape, StoredState)> {
-    let shard = shards.of_key(at.key)?;
+) -> Result<(&'s mut Shard, StoredKey<'k>, StoredState)> {
+    let shard = shards.of_key_mut(at.key)?;
     let state = states.get(at.state)?;
     let stored = shard.stored(at.state);
     key.clear();
@@ -114,18 +111,19 @@ fn locate<'s>(
         StateShape::Ordered => push_map(stored.id, at.key, at.namespace, at.map_key, key),
         StateShape::Queue => state.descriptor.expect(false, call)?,
     }
-    Ok((shard, state.shape, stored))
+    let prefix_len = key.len().saturating_sub(at.map_key.len());
+    Ok((shard, StoredKey { shape: state.shape, bytes: key, prefix_len }, stored))
 }
 
 /// The shard of an access that only maps offer; writes what the keys of the map begin with.
 fn locate_map<'s>(
-    shards: &'s Shards,
+    shards: &'s mut Shards,
     states: &States,
     at: &Address<'_>,
     prefix: &mut Vec<u8>,
     call: &str,
-) -> Result<(&'s Shard, StoredState)> {
-    let shard = shards.of_key(at.key)?;
+) -> Result<(&'s mut Shard, StoredState)> {
+    let shard = shards.of_key_mut(at.key)?;
     let state = states.get(at.state)?;
     state.descriptor.expect(state.shape == StateShape::Ordered, call)?;
     let stored = shard.stored(at.state);
@@ -175,12 +173,14 @@ impl KeyedBackend for RocksBackend {
     }
 
     fn get(&mut self, at: &Address<'_>) -> Result<Lookup<'_>> {
-        let (shard, shape, state) = locate(&self.shards, &self.states, at, &mut self.key, "get")?;
-        let Some(stored) = shard.database.get(shape, &self.key)? else { return Ok(Lookup::Absent) };
-        let Some(value) = load(shard, state, &stored)? else { return Ok(Lookup::Absent) };
-        self.value.clear();
-        self.value.extend_from_slice(&value);
-        Ok(Lookup::Found(&self.value))
+        let (shard, key, state) = locate(&mut self.shards, &self.states, at, &mut self.key, "get")?;
+        let lent = &mut self.value;
+        shard.read(key, state, |value| {
+            let Some(value) = value else { return Ok(Lookup::Absent) };
+            lent.clear();
+            lent.extend_from_slice(value);
+            Ok(Lookup::Found(lent))
+        })
     }
 
     fn multi_get(
@@ -196,75 +196,60 @@ impl KeyedBackend for RocksBackend {
     fn put(&mut self, at: &Address<'_>, value: &[u8]) -> Result<()> {
         at.check_lengths()?;
         self.limit.check(value.len())?;
-        let (shard, shape, state) = locate(&self.shards, &self.states, at, &mut self.key, "put")?;
+        let (shard, key, state) = locate(&mut self.shards, &self.states, at, &mut self.key, "put")?;
         store(value, state.era, &mut self.value);
-        self.kept_walk.note_write();
-        shard.database.put(shape, &self.key, &self.value)
+        shard.put(key, &self.value)
     }
 
     fn put_entries(&mut self, at: &Address<'_>, entries: &Page) -> Result<()> {
         Address { map_key: b"", ..*at }.check_lengths()?;
         let (shard, state) =
-            locate_map(&self.shards, &self.states, at, &mut self.key, "put_entries")?;
-        let (family, prefix_len) = (shard.database.family(StateShape::Ordered), self.key.len());
-        let (mut batch, mut written) = (WriteBatch::default(), Ok(()));
+            locate_map(&mut self.shards, &self.states, at, &mut self.key, "put_entries")?;
+        let prefix_len = self.key.len();
         for (map_key, value) in entries.iter() {
-            let allowed = Address { map_key, ..*at }.check_lengths();
-            written = allowed.and_then(|()| self.limit.check(value.len()));
-            if written.is_err() {
-                break;
-            }
+            Address { map_key, ..*at }.check_lengths()?;
+            self.limit.check(value.len())?;
             self.key.truncate(prefix_len);
             self.key.extend_from_slice(map_key);
             store(value, state.era, &mut self.value);
-            batch.put_cf(family, &self.key, &self.value);
+            let key = StoredKey { shape: StateShape::Ordered, bytes: &self.key, prefix_len };
+            shard.put(key, &self.value)?;
         }
-        self.kept_walk.note_write();
-        shard.database.write(batch).and(written)
+        Ok(())
     }
 
     fn delete(&mut self, at: &Address<'_>) -> Result<()> {
-        let (shard, shape, _) = locate(&self.shards, &self.states, at, &mut self.key, "delete")?;
-        self.kept_walk.note_write();
-        shard.database.delete(shape, &self.key)
+        let (shard, key, _) = locate(&mut self.shards, &self.states, at, &mut self.key, "delete")?;
+        shard.delete(key)
     }
 
     fn append(&mut self, at: &Address<'_>, value: &[u8]) -> Result<()> {
         at.check_lengths()?;
         self.limit.check(value.len())?;
-        let (shard, shape, state) =
-            locate(&self.shards, &self.states, at, &mut self.key, "append")?;
+        let (shard, key, state) =
+            locate(&mut self.shards, &self.states, at, &mut self.key, "append")?;
         if self.limit.is_exact() || self.guard.must_measure(at.key, value.len(), self.limit.bytes())
         {
-            let there = match shard.database.get(shape, &self.key)? {
-                Some(stored) => load(shard, state, &stored)?.map_or(0, |value| value.len()),
-                None => 0,
-            };
+            let there = shard.read(key, state, |value| Ok(value.map_or(0, <[u8]>::len)))?;
             self.limit.check(there + value.len())?;
         }
         store(value, state.era, &mut self.value);
-        self.kept_walk.note_write();
-        shard.database.merge(shape, &self.key, &self.value)
+        shard.append(key, &self.value)
     }
 
     fn update(&mut self, at: &Address<'_>, f: &mut UpdateFn<'_>) -> Result<Updated> {
         at.check_lengths()?;
-        let (shard, shape, state) =
-            locate(&self.shards, &self.states, at, &mut self.key, "update")?;
+        let (shard, key, state) =
+            locate(&mut self.shards, &self.states, at, &mut self.key, "update")?;
         self.value.clear();
-        let change = match shard.database.get(shape, &self.key)? {
-            None => f(None, &mut self.value)?,
-            Some(stored) => f(load(shard, state, &stored)?.as_deref(), &mut self.value)?,
-        };
-        self.kept_walk.note_write();
-        match change {
+        match shard.read(key, state, |value| f(value, &mut self.value))? {
             Change::Keep => {}
             Change::Put => {
                 self.limit.check(self.value.len())?;
                 self.value.push(state.era);
-                shard.database.put(shape, &self.key, &self.value)?;
+                shard.put(key, &self.value)?;
             }
-            Change::Delete => shard.database.delete(shape, &self.key)?,
+            Change::Delete => shard.delete(key)?,
         }
         Ok(Updated::Done)
     }
@@ -276,30 +261,32 @@ impl KeyedBackend for RocksBackend {
         order: Order,
         page: &mut Page,
     ) -> Result<ScanStep> {
-        let (shard, state) = locate_map(&self.shards, &self.states, at, &mut self.key, "scan")?;
+        let (shard, state) = locate_map(&mut self.shards, &self.states, at, &mut self.key, "scan")?;
         if range.is_empty() {
             return Ok(ScanStep::Last);
         }
+        shard.write_out_map(&self.key)?;
         if order == Order::Ascending && page.limit() == PAGE_ENTRIES {
-            return self.kept_walk.scan(shard, state, &self.key, range, page);
+            return shard.kept_walk.scan(&shard.database, state, &self.key, range, page);
         }
-        MapScan::start(shard, state, map_bounds(&self.key, range), order, self.key.len())?
+        MapScan::start(&shard.database, state, map_bounds(&self.key, range), order, self.key.len())?
             .first_page(page)
     }
 
     fn has_map_keys(&mut self, at: &Address<'_>) -> Result<Option<bool>> {
         let (shard, state) =
-            locate_map(&self.shards, &self.states, at, &mut self.key, "has_map_keys")?;
-        self.kept_walk.finds_any(shard, state, &self.key).map(Some)
+            locate_map(&mut self.shards, &self.states, at, &mut self.key, "has_map_keys")?;
+        shard.write_out_map(&self.key)?;
+        shard.kept_walk.finds_any(&shard.database, state, &self.key).map(Some)
     }
 
     fn delete_range(&mut self, at: &Address<'_>, range: MapRange<'_>) -> Result<()> {
-        let (shard, _) = locate_map(&self.shards, &self.states, at, &mut self.key, "delete_range")?;
+        let (shard, _) =
+            locate_map(&mut self.shards, &self.states, at, &mut self.key, "delete_range")?;
         if range.is_empty() {
             return Ok(());
         }
-        self.kept_walk.note_write();
-        shard.database.delete_all(StateShape::Ordered, map_bounds(&self.key, range))
+        shard.delete_range(&self.key, map_bounds(&self.key, range))
     }
 
     fn scan_keys(
@@ -310,6 +297,7 @@ impl KeyedBackend for RocksBackend {
     ) -> Result<ScanStep> {
         let shape = self.states.get(state)?.shape;
         self.states.get(state)?.descriptor.expect(shape != StateShape::Queue, "scan_keys")?;
+        self.shards.iter_mut().try_for_each(|shard| shard.write_out(shape))?;
         Box::new(KeyScan::start(self.shards.iter(), state, shape, namespace)?).next(page)
     }
 
@@ -344,7 +332,8 @@ impl KeyedBackend for RocksBackend {
     }
 
     fn snapshot(&mut self, request: SnapshotRequest) -> Result<SnapshotTask> {
-        self.kept_walk.let_go();
+        self.shards.iter_mut().for_each(|shard| shard.kept_walk.let_go());
+        self.shards.write_out()?;
         let mut queues = Vec::new();
         for (id, state) in self.states.iter_mut() {
             state.timers.write_out(id, &self.shards)?;
@@ -372,21 +361,24 @@ impl KeyedBackend for RocksBackend {
         if known.shape == StateShape::Queue || !self.options.driven_clean_up {
             return Ok(CleanUp::NOTHING_TO_DO);
         }
-        self.kept_walk.note_write();
-        clean_up(&self.shards, state, known.shape, &mut known.cursor, budget)
+        clean_up(&mut self.shards, state, known.shape, &mut known.cursor, budget)
     }
 
     fn physical_entries(&self, state: StateId) -> Result<u64> {
         let known = self.states.get(state)?;
-        let stored = count_entries(self.shards.iter(), state, known.shape)?;
+        let mut stored = count_entries(self.shards.iter(), state, known.shape)?;
+        for shard in self.shards.iter() {
+            stored = stored.saturating_add_signed(shard.entries_to_come(state, known.shape)?);
+        }
         Ok(known.timers.count(stored))
     }
 
     fn statistics(&self) -> Statistics {
         let mut statistics = self.snapshots.statistics();
         for shard in self.shards.iter() {
-            statistics.entries += shard.database.estimated_entries();
-            statistics.memory_bytes += shard.database.memory_bytes();
+            let estimated = shard.database.estimated_entries();
+            statistics.entries += estimated.saturating_add_signed(shard.collected_entries());
+            statistics.memory_bytes += shard.database.memory_bytes() + shard.collected_bytes();
         }
         for (_, state) in self.states.iter() {
             statistics.entries += state.timers.count(0);

@@ -16,24 +16,26 @@ pub(crate) type Cursor = Option<(KeyGroup, Vec<u8>)>;
 
 /// One step over a state of points or maps.
 pub(crate) fn clean_up(
-    shards: &Shards,
+    shards: &mut Shards,
     state: StateId,
     shape: StateShape,
     cursor: &mut Cursor,
     budget: u64,
 ) -> Result<CleanUp> {
     let (mut visited, mut removed) = (0, 0);
-    for shard in shards.iter() {
+    for shard in shards.iter_mut() {
         let from = cursor.as_ref().map(|(group, _)| *group);
-        let database = &shard.database;
         let stored_state = shard.stored(state);
-        let eras = database.eras().states();
+        let eras = shard.database.eras().states();
         let eras = &eras[stored_state.id.index()];
         if eras.never_expires() {
             continue;
         }
-        let time = database.eras().time();
-        let family = database.family(shape);
+        if from.is_none() {
+            shard.write_out(shape)?;
+        }
+        let database = &shard.database;
+        let (family, time) = (database.family(shape), database.eras().time());
         let mut options = ReadOptions::default();
         options.set_total_order_seek(true);
         // A walk over everything would wash out what is in use.
@@ -54,10 +56,15 @@ pub(crate) fn clean_up(
                 }
                 if visited >= budget.max(1) {
                     *cursor = Some((group, key[STATE_PREFIX_LEN..].to_vec()));
-                    database.write(batch)?;
+                    shard.write(batch)?;
                     return Ok(CleanUp::new(visited, removed, false));
                 }
                 visited += 1;
+                // Written since the walk began: the next one comes to it.
+                if shard.collected(shape).find(key).is_some() {
+                    there = walk.next()?;
+                    continue;
+                }
                 match eras.clean(value, &time)? {
                     Verdict::Keep => {}
                     Verdict::Drop => {
@@ -73,7 +80,7 @@ pub(crate) fn clean_up(
                 there = walk.next()?;
             }
         }
-        database.write(batch)?;
+        shard.write(batch)?;
     }
     *cursor = None;
     Ok(CleanUp::new(visited, removed, true))

@@ -272,11 +272,6 @@ impl Walk {
         })
     }
 
-    /// Whether it is a walk over this database.
-    pub(crate) fn is_over(&self, database: &Arc<Database>) -> bool {
-        Arc::ptr_eq(self.borrow_owner(), database)
-    }
-
     /// Whether its last move failed because it met more deleted entries than it was to step over.
     pub(crate) fn has_given_up(&self) -> bool {
         let status = self.borrow_dependent().status();

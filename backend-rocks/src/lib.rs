@@ -54,8 +54,10 @@
 #![cfg(feature = "rocksdb")]
 #![cfg_attr(test, allow(clippy::too_many_lines, reason = "a test is a script, read top down"))]
 
+mod access;
 mod backend;
 mod clean_up;
+mod collected_writes;
 mod column_families;
 mod compaction_filter;
 mod database;

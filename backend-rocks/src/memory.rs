@@ -1,5 +1,7 @@
 //! One memory budget for all instances that share it.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use rocksdb::{Cache, LruCacheOptions, WriteBufferManager};
 
 /// The smallest budget: below, RocksDB would flush with every few writes.
@@ -8,6 +10,10 @@ const MIN_BYTES: usize = 8 << 20;
 /// take a few MiB, each in one piece: in RocksDB's own choice, parts from half a MiB on, they push each other
 /// out, and each read of a key reads and checks them anew.
 const MIN_SHARD_BYTES: usize = 32 << 20;
+/// The part of the share for writes that can be taken for what RocksDB does not have yet.
+const MAX_TAKEN: usize = 4;
+/// Each takes at most this part of what can still be taken.
+const TAKERS: usize = 8;
 /// RocksDB's own most.
 const MAX_SHARD_BITS: u32 = 6;
 
@@ -29,6 +35,30 @@ pub struct RocksMemory {
     pub(crate) cache: Cache,
     pub(crate) writes: WriteBufferManager,
     bytes: usize,
+    /// The limit for RocksDB's write buffers, from which [`take`](RocksMemory::take) takes.
+    writes_bytes: usize,
+    cache_bytes: usize,
+    /// How much of it has been taken.
+    taken: Arc<Mutex<usize>>,
+}
+
+/// Memory that was taken from the share for writes; given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    bytes: usize,
+    of: RocksMemory,
+}
+
+impl Taken {
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.of.change_taken(|taken| taken - self.bytes);
+    }
 }
 
 impl RocksMemory {
@@ -46,9 +76,40 @@ impl RocksMemory {
         cache.set_capacity(cache_bytes);
         cache.set_num_shard_bits(shard_bits(cache_bytes) as i32);
         let cache = Cache::new_lru_cache_opts(&cache);
-        let writes =
+        let manager =
             WriteBufferManager::new_write_buffer_manager_with_cache(writes, false, cache.clone());
-        RocksMemory { cache, writes, bytes }
+        RocksMemory {
+            cache,
+            writes: manager,
+            bytes,
+            writes_bytes: writes,
+            cache_bytes,
+            taken: Arc::default(),
+        }
+    }
+
+    /// Takes up to `wanted` bytes of the share for writes, for writes that RocksDB does not have yet.
+    /// A quarter of the share can be taken; where little of that is left, each gets some.
+    pub(crate) fn take(&self, wanted: usize) -> Taken {
+        let mut bytes = 0;
+        self.change_taken(|taken| {
+            let left = (self.writes_bytes / MAX_TAKEN).saturating_sub(taken);
+            bytes = wanted.min(left / TAKERS);
+            taken + bytes
+        });
+        Taken { bytes, of: self.clone() }
+    }
+
+    /// RocksDB gets the rest.
+    fn change_taken(&self, change: impl FnOnce(usize) -> usize) {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        *taken = change(*taken);
+        self.writes.set_buffer_size(self.writes_bytes - *taken);
+        self.cache.clone().set_capacity(self.cache_bytes - *taken);
+    }
+
+    fn taken_bytes(&self) -> usize {
+        *self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The budget in bytes.
@@ -58,18 +119,18 @@ impl RocksMemory {
 
     /// What is in use now: cached blocks and unflushed writes.
     pub fn used_bytes(&self) -> usize {
-        self.cache.get_usage()
+        self.cache.get_usage() + self.taken_bytes()
     }
 
-    /// What unflushed writes use.
+    /// What unflushed writes use, and what is set aside for those that are collected.
     pub fn write_bytes(&self) -> usize {
-        self.writes.get_usage()
+        self.writes.get_usage() + self.taken_bytes()
     }
 
     /// The limit for one write buffer: a quarter of the share for writes, so that several instances
     /// and states find room, and at most RocksDB's usual 64 MiB.
     pub(crate) fn write_buffer_size(&self) -> usize {
-        (self.writes.get_buffer_size() / 4).clamp(1 << 20, 64 << 20)
+        (self.writes_bytes / 4).clamp(1 << 20, 64 << 20)
     }
 }
 
@@ -107,6 +168,22 @@ mod tests {
             assert!(writes > 0 && writes * 3 / 2 <= 300 << 20, "{share}: {writes}");
         }
         assert_eq!(RocksMemory::new(0, 0.5).budget_bytes(), MIN_BYTES);
+    }
+
+    #[test]
+    fn what_is_taken_is_taken_from_rocksdb_and_given_back() {
+        let memory = RocksMemory::new(300 << 20, 0.5);
+        let limits = || (memory.writes.get_buffer_size(), memory.used_bytes());
+        let before = limits();
+        let taken: Vec<Taken> = (0..100).map(|_| memory.take(1 << 20)).collect();
+        assert_eq!(taken[0].bytes(), 1 << 20);
+        assert!(taken.iter().all(|taken| taken.bytes() > 0));
+        let all: usize = taken.iter().map(Taken::bytes).sum();
+        assert!(all <= before.0 / 4, "{all}");
+        assert_eq!(limits(), (before.0 - all, before.1 + all));
+        drop(taken);
+        assert_eq!(limits(), before);
+        assert_eq!(memory.take(0).bytes(), 0);
     }
 
     #[test]

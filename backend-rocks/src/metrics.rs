@@ -8,7 +8,7 @@ use rocksdb::properties::{self, PropName};
 use rocksdb::statistics::Ticker;
 
 use crate::memory::RocksMemory;
-use crate::shard::Shards;
+use crate::shard::{Shard, Shards};
 
 /// Properties that are summed over all families and databases of an instance.
 const PROPERTIES: &[(&str, &PropName)] = &[
@@ -66,6 +66,8 @@ pub(crate) fn export(operator: &str, shards: &Shards, memory: &RocksMemory) {
             counter!(*name, labels.clone()).absolute(sum);
         }
     }
+    let collected = shards.iter().map(Shard::collected_bytes);
+    gauge!("weir_rocks_collected_write_bytes", labels).set(collected.sum::<u64>() as f64);
     gauge!("weir_rocks_memory_budget_bytes").set(memory.budget_bytes() as f64);
     gauge!("weir_rocks_memory_used_bytes").set(memory.used_bytes() as f64);
 }

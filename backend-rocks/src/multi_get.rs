@@ -1,8 +1,10 @@
-//! Batched reads: RocksDB looks up the keys of one database and family together.
+//! Batched reads: RocksDB looks up the keys of one database and family together, but for those that
+//! have been written just now.
 
 use weir_state_api::stored_key::{push_map, push_point};
 use weir_state_api::{Address, Result, StateShape, Values};
 
+use crate::access::StoredKey;
 use crate::shard::{Shards, load};
 use crate::state::States;
 
@@ -36,9 +38,20 @@ pub(crate) fn multi_get(
         for shape in [StateShape::Point, StateShape::Ordered] {
             let mut indexes = Vec::new();
             for (index, at) in addresses.iter().enumerate() {
-                if shard.groups.contains(at.key.group()) && states.get(at.state)?.shape == shape {
-                    indexes.push(index);
+                if !shard.groups.contains(at.key.group()) || states.get(at.state)?.shape != shape {
+                    continue;
                 }
+                if shard.collected(shape).find(stored_key(index)).is_none() {
+                    indexes.push(index);
+                    continue;
+                }
+                let key = StoredKey { shape, bytes: stored_key(index), prefix_len: 0 };
+                shard.read(key, shard.stored(at.state), |value| {
+                    if let Some(value) = value {
+                        values.set(index, value);
+                    }
+                    Ok(())
+                })?;
             }
             if indexes.is_empty() {
                 continue;

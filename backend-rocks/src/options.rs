@@ -99,6 +99,13 @@ pub struct RocksOptions {
     /// Whether RocksDB counts what it does (cache hits, bytes compacted, time stalled), for metrics.
     /// Costs some percent of each access. Its properties are exported in any case. Default: off.
     pub statistics: bool,
+    /// Writes to point states and maps are collected, and given to RocksDB together and in order: up to
+    /// this many bytes for each database, which an instance usually has one of; half for point states, half for
+    /// maps. Look-ups find them there. Scans of what has just been written, and snapshots, have them
+    /// written first: a snapshot's synchronous part takes that much longer. They are not
+    /// RocksDB's write buffers, but count towards the same share of [`memory`](Self::memory): all instances together
+    /// get at most a quarter of that. 0: each write goes to RocksDB at once. Default: 1 MiB.
+    pub write_batch_bytes: usize,
     /// Objects that are transferred at the same time by one snapshot or restore. Default: 4.
     pub parallel_transfers: usize,
     /// Options of RocksDB by their own names, as in its options files, over those of the preset.
@@ -120,6 +127,7 @@ impl RocksOptions {
             local_recovery: false,
             driven_clean_up: false,
             statistics: false,
+            write_batch_bytes: 1 << 20,
             parallel_transfers: 4,
             rocksdb: BTreeMap::new(),
         }
@@ -178,6 +186,13 @@ impl RocksOptions {
     #[must_use]
     pub fn with_statistics(mut self, on: bool) -> Self {
         self.statistics = on;
+        self
+    }
+
+    /// Sets [`write_batch_bytes`](Self::write_batch_bytes).
+    #[must_use]
+    pub fn with_write_batch_bytes(mut self, bytes: usize) -> Self {
+        self.write_batch_bytes = bytes;
         self
     }
 

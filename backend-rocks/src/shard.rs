@@ -9,11 +9,14 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use weir_state_api::{
-    Error, ErrorKind, KeyGroup, KeyGroupRange, KeyRef, Result, StateDescriptor, StateId, StateTtl,
-    foreign_key,
+    Error, ErrorKind, KeyGroup, KeyGroupRange, KeyRef, Result, StateDescriptor, StateId,
+    StateShape, StateTtl, foreign_key,
 };
 
+use crate::collected_writes::CollectedWrites;
 use crate::database::Database;
+use crate::memory::Taken;
+use crate::scan::KeptWalk;
 
 /// One database and what it means.
 #[derive(Debug)]
@@ -24,6 +27,14 @@ pub(crate) struct Shard {
     names: Vec<String>,
     /// What each state of the instance is here.
     stored: Vec<StoredState>,
+    /// Writes to point states that RocksDB has not been given yet.
+    pub(crate) points: CollectedWrites,
+    /// Those to maps.
+    pub(crate) maps: CollectedWrites,
+    /// What scans of maps begin with.
+    pub(crate) kept_walk: KeptWalk,
+    /// The memory of what is collected.
+    _memory: Taken,
 }
 
 /// A state of the instance in one shard.
@@ -36,8 +47,24 @@ pub(crate) struct StoredState {
 }
 
 impl Shard {
-    pub(crate) fn new(database: Arc<Database>, groups: KeyGroupRange, names: Vec<String>) -> Self {
-        Shard { database, groups, names, stored: Vec::new() }
+    /// A shard whose states have these names, and which collects writes in `memory`.
+    pub(crate) fn new(
+        database: Arc<Database>,
+        groups: KeyGroupRange,
+        names: Vec<String>,
+        memory: Taken,
+    ) -> Self {
+        let limit = memory.bytes() / 2;
+        Shard {
+            database,
+            groups,
+            names,
+            stored: Vec::new(),
+            points: CollectedWrites::new(limit),
+            maps: CollectedWrites::new(limit),
+            kept_walk: KeptWalk::default(),
+            _memory: memory,
+        }
     }
 
     /// The states' names by their stored numbers.
@@ -114,6 +141,30 @@ impl Shards {
         self.shards.iter()
     }
 
+    pub(crate) fn iter_mut(&mut self) -> std::slice::IterMut<'_, Shard> {
+        self.shards.iter_mut()
+    }
+
+    /// Gives RocksDB all that has been collected.
+    pub(crate) fn write_out(&mut self) -> Result<()> {
+        for shard in &mut self.shards {
+            shard.write_out(StateShape::Point)?;
+            shard.write_out(StateShape::Ordered)?;
+        }
+        Ok(())
+    }
+
+    /// The shard of a key, to change it.
+    #[inline]
+    pub(crate) fn of_key_mut(&mut self, key: KeyRef<'_>) -> Result<&mut Shard> {
+        let group = key.group();
+        let at = match &self.shards[..] {
+            [only] if only.groups.contains(group) => 0,
+            _ => self.index_of(group).ok_or_else(|| foreign_key(key, self.owned))?,
+        };
+        Ok(&mut self.shards[at])
+    }
+
     /// The shard of a key, which the instance must own.
     #[inline]
     pub(crate) fn of_key(&self, key: KeyRef<'_>) -> Result<&Shard> {
@@ -125,9 +176,13 @@ impl Shards {
 
     /// The shard of a key group, if the instance owns it.
     pub(crate) fn of_group(&self, group: KeyGroup) -> Option<&Shard> {
+        self.index_of(group).map(|at| &self.shards[at])
+    }
+
+    fn index_of(&self, group: KeyGroup) -> Option<usize> {
         let behind = self.shards.partition_point(|shard| shard.groups.first() <= group);
-        let shard = &self.shards[behind.checked_sub(1)?];
-        shard.groups.contains(group).then_some(shard)
+        let at = behind.checked_sub(1)?;
+        self.shards[at].groups.contains(group).then_some(at)
     }
 }
 

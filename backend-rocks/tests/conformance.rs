@@ -28,6 +28,20 @@ fn holds_under(options: RocksOptions, wanted: impl Fn(&Case) -> bool) {
     assert!(!report.passed.is_empty(), "{report}");
 }
 
+/// Writes are collected in so little memory that they are written out every few calls.
+#[test]
+fn all_holds_with_few_collected_writes() {
+    holds_under(options().with_write_batch_bytes(2_400), |_| true);
+}
+
+#[test]
+fn states_hold_without_collected_writes() {
+    let wanted = |case: &Case| {
+        matches!(case.group, "value" | "list" | "map" | "iteration" | "restore" | "model")
+    };
+    holds_under(options().with_write_batch_bytes(0), wanted);
+}
+
 /// What is skipped at the default limit of 1 GiB, because it would need the memory.
 #[test]
 fn a_low_value_limit_is_kept() {

@@ -104,6 +104,7 @@ fn the_documented_defaults_are_the_defaults() {
     assert_eq!(options.timers, TimerMemory::Head(65_536));
     assert_eq!(options.max_value_len, 1 << 30);
     assert_eq!(options.parallel_transfers, 4);
+    assert_eq!(options.write_batch_bytes, 1 << 20);
     assert!(!options.local_recovery && !options.driven_clean_up && !options.statistics);
     assert!(options.rocksdb.is_empty());
 }

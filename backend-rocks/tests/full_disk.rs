@@ -72,12 +72,20 @@ fn on_a_small_disk(disk: &Path) {
     let handle = snapshot(&mut *backend, 1);
 
     // Far more than the disk holds; nobody knows beforehand which write is the first to hear of it.
-    let refused = (1_000..100_000).find_map(|number| put(&mut *backend, state, number).err());
-    expect_full(&refused.unwrap());
+    let refused = (1_000..100_000)
+        .find_map(|number| put(&mut *backend, state, number).err().map(|error| (number, error)));
+    let (number, error) = refused.unwrap();
+    expect_full(&error);
     expect_full(&try_snapshot(&mut *backend, 2).unwrap_err());
-    // What was there can still be read.
-    let found = backend.get(&at(state, &7_u64.to_be_bytes())).unwrap();
-    assert!(matches!(found, Lookup::Found(value) if value == noise(7)));
+    // The next one is no better off, and takes no memory.
+    expect_full(&put(&mut *backend, state, number).unwrap_err());
+    // What was accepted can still be read, also what RocksDB has not got; what was refused is not there.
+    for accepted in 0..number {
+        let found = backend.get(&at(state, &accepted.to_be_bytes())).unwrap();
+        assert!(matches!(found, Lookup::Found(value) if value == noise(accepted)), "{accepted}");
+    }
+    let found = backend.get(&at(state, &number.to_be_bytes())).unwrap();
+    assert!(matches!(found, Lookup::Absent));
     drop(backend);
 
     // A restore to a disk without room says so, and leaves no folder; with room, all is there.

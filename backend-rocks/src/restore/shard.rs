@@ -141,7 +141,8 @@ impl<'r> ShardSource<'r> {
             drop_foreign_files(&database, groups)?;
             database.start_compactions()?;
         }
-        Ok(Shard::new(Arc::new(database), groups, names))
+        let memory = self.options.memory.take(self.options.write_batch_bytes);
+        Ok(Shard::new(Arc::new(database), groups, names, memory))
     }
 }
 

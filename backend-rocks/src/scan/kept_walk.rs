@@ -10,6 +10,7 @@
 //! to a walk with a bound, as is what follows the first page.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use rocksdb::ReadOptions;
 use weir_state_api::stored_key::map_bounds;
@@ -18,7 +19,7 @@ use weir_state_api::{MapRange, Order, Page, Result, ScanStep, StateShape};
 use super::MapScan;
 use super::map::{make_room, push, stands_for_something};
 use crate::database::{Database, Walk};
-use crate::shard::{Shard, StoredState};
+use crate::shard::StoredState;
 
 /// Deleted and overwritten entries that a walk steps over at a time. To make a new walk costs about as
 /// much.
@@ -26,14 +27,14 @@ const MAX_SKIPPED: u64 = 32;
 
 /// Writes after which a walk that no scan has taken meanwhile is let go: it holds the write buffer and
 /// the files that were there when it was last taken.
-const MAX_WRITES: u32 = 1_024;
+const MAX_WRITES: usize = 1_024;
 
 /// The walk that the next scan takes, if there is one.
 #[derive(Debug, Default)]
 pub(crate) struct KeptWalk {
     walk: Option<Walk>,
     /// Writes since it was last taken.
-    writes: u32,
+    writes: usize,
 }
 
 /// How far a first look at a map came.
@@ -46,10 +47,10 @@ enum Outcome {
 }
 
 impl KeptWalk {
-    /// Counts a write.
+    /// Counts writes.
     #[inline]
-    pub(crate) fn note_write(&mut self) {
-        self.writes += 1;
+    pub(crate) fn note_writes(&mut self, writes: usize) {
+        self.writes += writes;
         if self.writes >= MAX_WRITES {
             self.let_go();
         }
@@ -64,7 +65,7 @@ impl KeptWalk {
     /// pages that most maps fit in; what such a page leaves over costs a walk of its own.
     pub(crate) fn scan(
         &mut self,
-        shard: &Shard,
+        database: &Arc<Database>,
         state: StoredState,
         prefix: &[u8],
         range: MapRange<'_>,
@@ -73,7 +74,7 @@ impl KeptWalk {
         make_room(page);
         let before = page.len();
         let (from, to) = map_bounds(prefix, range);
-        let outcome = self.walk_over(shard, &from, &to, |database, stored, value| {
+        let outcome = self.walk_over(database, &from, &to, |database, stored, value| {
             if page.is_full() {
                 return Ok(ControlFlow::Break(Outcome::Unfinished));
             }
@@ -91,43 +92,43 @@ impl KeptWalk {
             }
             None => from,
         };
-        MapScan::start(shard, state, (from, to), Order::Ascending, prefix.len())?.first_page(page)
+        MapScan::start(database, state, (from, to), Order::Ascending, prefix.len())?
+            .first_page(page)
     }
 
     /// Whether the map whose stored keys begin with `prefix` has any entry.
     pub(crate) fn finds_any(
         &mut self,
-        shard: &Shard,
+        database: &Arc<Database>,
         state: StoredState,
         prefix: &[u8],
     ) -> Result<bool> {
         let mut found = false;
         let (from, to) = map_bounds(prefix, MapRange::ALL);
-        let outcome = self.walk_over(shard, &from, &to, |database, _, value| {
+        let outcome = self.walk_over(database, &from, &to, |database, _, value| {
             found = stands_for_something(database, state, value)?;
             Ok(if found { ControlFlow::Break(Outcome::Done) } else { ControlFlow::Continue(()) })
         })?;
         if outcome == Outcome::Done {
             return Ok(found);
         }
-        MapScan::start(shard, state, (from, to), Order::Ascending, prefix.len())?.finds_any()
+        MapScan::start(database, state, (from, to), Order::Ascending, prefix.len())?.finds_any()
     }
 
     /// Hands over the entries from `from` up to `to`, until `take` breaks off.
     fn walk_over(
         &mut self,
-        shard: &Shard,
+        database: &Arc<Database>,
         from: &[u8],
         to: &[u8],
         mut take: impl FnMut(&Database, &[u8], &[u8]) -> Result<ControlFlow<Outcome>>,
     ) -> Result<Outcome> {
-        let kept = self.walk.take().filter(|walk| walk.is_over(&shard.database));
-        let (mut walk, is_new) = match kept {
+        let (mut walk, is_new) = match self.walk.take() {
             Some(walk) => (walk, false),
             None => {
                 let mut options = ReadOptions::default();
                 options.set_max_skippable_internal_keys(MAX_SKIPPED);
-                (shard.database.walk(StateShape::Ordered, options)?, true)
+                (database.walk(StateShape::Ordered, options)?, true)
             }
         };
         let sought = if is_new { walk.seek(from) } else { walk.restart(from) };

@@ -1,12 +1,13 @@
 //! Scans of maps.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use rocksdb::ReadOptions;
 use weir_state_api::{Order, Page, Result, Scan, ScanStep, StateShape};
 
 use crate::database::{Database, Walk};
-use crate::shard::{Shard, StoredState};
+use crate::shard::StoredState;
 
 /// Room for some small entries: growing to it step by step takes six allocations.
 const FIRST_PAGE_BYTES: usize = 512;
@@ -24,7 +25,7 @@ pub(crate) struct MapScan {
 impl MapScan {
     /// Starts over the stored keys `from..to`, all of one map.
     pub(crate) fn start(
-        shard: &Shard,
+        database: &Arc<Database>,
         state: StoredState,
         (from, to): (Vec<u8>, Vec<u8>),
         order: Order,
@@ -38,7 +39,7 @@ impl MapScan {
         // Upwards the walk starts inside the map and the filters of its prefix apply. Downwards it
         // starts from the end, which is no key of the map.
         options.set_total_order_seek(order == Order::Descending);
-        let mut walk = shard.database.walk(StateShape::Ordered, options)?;
+        let mut walk = database.walk(StateShape::Ordered, options)?;
         match order {
             Order::Ascending => walk.seek(&from)?,
             Order::Descending => walk.seek_to_last()?,
