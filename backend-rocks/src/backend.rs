@@ -14,6 +14,7 @@ use weir_state_api::{
 use crate::access::StoredKey;
 use crate::clean_up::clean_up;
 use crate::eras::store;
+use crate::hashed_key::HashedKey;
 use crate::metrics;
 use crate::multi_get::multi_get;
 use crate::options::RocksOptions;
@@ -112,7 +113,8 @@ fn locate<'s, 'k>(
         StateShape::Queue => state.descriptor.expect(false, call)?,
     }
     let prefix_len = key.len().saturating_sub(at.map_key.len());
-    Ok((shard, StoredKey { shape: state.shape, bytes: key, prefix_len }, stored))
+    let key = HashedKey::from(&key[..]);
+    Ok((shard, StoredKey { shape: state.shape, key, prefix_len }, stored))
 }
 
 /// The shard of an access that only maps offer; writes what the keys of the map begin with.
@@ -189,7 +191,7 @@ impl KeyedBackend for RocksBackend {
         values: &mut Values,
     ) -> Result<Option<PendingValues>> {
         values.reset(addresses.len());
-        multi_get(&self.shards, &self.states, addresses, values)?;
+        multi_get(&mut self.shards, &self.states, addresses, values)?;
         Ok(None)
     }
 
@@ -212,7 +214,8 @@ impl KeyedBackend for RocksBackend {
             self.key.truncate(prefix_len);
             self.key.extend_from_slice(map_key);
             store(value, state.era, &mut self.value);
-            let key = StoredKey { shape: StateShape::Ordered, bytes: &self.key, prefix_len };
+            let key = HashedKey::from(&self.key[..]);
+            let key = StoredKey { shape: StateShape::Ordered, key, prefix_len };
             shard.put(key, &self.value)?;
         }
         Ok(())
@@ -378,7 +381,8 @@ impl KeyedBackend for RocksBackend {
         for shard in self.shards.iter() {
             let estimated = shard.database.estimated_entries();
             statistics.entries += estimated.saturating_add_signed(shard.collected_entries());
-            statistics.memory_bytes += shard.database.memory_bytes() + shard.collected_bytes();
+            statistics.memory_bytes += shard.database.memory_bytes();
+            statistics.memory_bytes += shard.collected_bytes() + shard.row_bytes();
         }
         for (_, state) in self.states.iter() {
             statistics.entries += state.timers.count(0);

@@ -3,12 +3,15 @@
 //! Compactions do the same in the background, when they come by. A walk gets everywhere, and it can
 //! shorten lists of which only a part has expired.
 
+use std::sync::Arc;
+
 use rocksdb::{ReadOptions, WriteBatch};
 use weir_state_api::stored_key::{STATE_PREFIX_LEN, push_state};
 use weir_state_api::ttl::Verdict;
 use weir_state_api::{CleanUp, KeyGroup, Result, StateId, StateShape};
 
 use crate::eras::store;
+use crate::hashed_key::HashedKey;
 use crate::shard::Shards;
 
 /// Where the next step begins: a key group, and a stored key without group and state.
@@ -34,7 +37,7 @@ pub(crate) fn clean_up(
         if from.is_none() {
             shard.write_out(shape)?;
         }
-        let database = &shard.database;
+        let database = Arc::clone(&shard.database);
         let (family, time) = (database.family(shape), database.eras().time());
         let mut options = ReadOptions::default();
         options.set_total_order_seek(true);
@@ -61,11 +64,16 @@ pub(crate) fn clean_up(
                 }
                 visited += 1;
                 // Written since the walk began: the next one comes to it.
-                if shard.collected(shape).find(key).is_some() {
+                let hashed = HashedKey::from(key);
+                if shard.collected(shape).find(hashed).is_some() {
                     there = walk.next()?;
                     continue;
                 }
-                match eras.clean(value, &time)? {
+                let verdict = eras.clean(value, &time)?;
+                if verdict != Verdict::Keep {
+                    shard.rows.remove(hashed);
+                }
+                match verdict {
                     Verdict::Keep => {}
                     Verdict::Drop => {
                         removed += 1;

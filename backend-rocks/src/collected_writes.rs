@@ -12,6 +12,8 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::hashed_key::{HashedKey, spread};
+
 /// What an entry takes beside its bytes: itself, and its places in the tables at their usual load.
 const ENTRY_BYTES: usize = size_of::<Entry>() + 16;
 
@@ -50,6 +52,7 @@ enum Kind {
 /// A collected write. Places are those in [`CollectedWrites::bytes`].
 #[derive(Debug, Clone, Copy)]
 struct Entry {
+    hash: u32,
     key: u32,
     key_len: u32,
     value: u32,
@@ -107,12 +110,15 @@ impl CollectedWrites {
 
     /// What is to become of a key, if anything.
     #[inline]
-    pub(crate) fn find(&self, key: &[u8]) -> Option<Collected<'_>> {
+    pub(crate) fn find(&self, key: HashedKey<'_>) -> Option<Collected<'_>> {
         if self.is_empty() {
             return None;
         }
-        let is_it = |at: &u32| self.key(&self.entries[*at as usize]) == key;
-        let at = self.by_key.find(xxh3_64(key), is_it)?;
+        let is_it = |at: &u32| {
+            let entry = &self.entries[*at as usize];
+            entry.hash == key.hash && self.key(entry) == key.bytes
+        };
+        let at = self.by_key.find(spread(key.hash), is_it)?;
         Some(self.collected(&self.entries[*at as usize]))
     }
 
@@ -144,13 +150,13 @@ impl CollectedWrites {
     }
 
     #[inline]
-    pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) {
+    pub(crate) fn put(&mut self, key: HashedKey<'_>, value: &[u8]) {
         let at = self.entry(key);
         self.set(at, Kind::Put, value);
     }
 
     #[inline]
-    pub(crate) fn delete(&mut self, key: &[u8]) {
+    pub(crate) fn delete(&mut self, key: HashedKey<'_>) {
         let at = self.entry(key);
         self.set(at, Kind::Delete, &[]);
     }
@@ -158,7 +164,7 @@ impl CollectedWrites {
     /// Adds to what is there; `false` when it cannot be joined with what has been collected, because
     /// that is of another era or there is no room for the whole.
     #[inline]
-    pub(crate) fn append(&mut self, key: &[u8], operand: &[u8]) -> bool {
+    pub(crate) fn append(&mut self, key: HashedKey<'_>, operand: &[u8]) -> bool {
         let known = self.entries.len();
         let at = self.entry(key);
         if at == known {
@@ -215,8 +221,11 @@ impl CollectedWrites {
     }
 
     /// All of it, in any order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], Collected<'_>)> {
-        self.entries.iter().map(|entry| (self.key(entry), self.collected(entry)))
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (HashedKey<'_>, Collected<'_>)> {
+        self.entries.iter().map(|entry| {
+            let key = HashedKey { bytes: self.key(entry), hash: entry.hash };
+            (key, self.collected(entry))
+        })
     }
 
     /// Forgets everything: it is written.
@@ -245,24 +254,26 @@ impl CollectedWrites {
 
     /// The entry of a key; a new one, which the caller sets, if there was none.
     #[inline]
-    fn entry(&mut self, key: &[u8]) -> usize {
+    fn entry(&mut self, key: HashedKey<'_>) -> usize {
         let CollectedWrites { bytes, entries, by_key, .. } = self;
-        let key_of = |at: u32| {
-            let entry = &entries[at as usize];
-            &bytes[entry.key as usize..][..entry.key_len as usize]
+        let is_it = |at: &u32| {
+            let entry = &entries[*at as usize];
+            entry.hash == key.hash
+                && bytes[entry.key as usize..][..entry.key_len as usize] == *key.bytes
         };
-        let slot = by_key.entry(xxh3_64(key), |at| key_of(*at) == key, |at| xxh3_64(key_of(*at)));
-        match slot {
+        let hash_of = |at: &u32| spread(entries[*at as usize].hash);
+        match by_key.entry(spread(key.hash), is_it, hash_of) {
             Slot::Occupied(known) => *known.get() as usize,
             Slot::Vacant(vacant) => {
                 let at = entries.len();
                 vacant.insert(at as u32);
                 let place = bytes.len() as u32;
-                bytes.extend_from_slice(key);
+                bytes.extend_from_slice(key.bytes);
                 let value = bytes.len() as u32;
                 entries.push(Entry {
+                    hash: key.hash,
                     key: place,
-                    key_len: key.len() as u32,
+                    key_len: key.bytes.len() as u32,
                     value,
                     value_len: 0,
                     value_room: 0,

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 const ERA: u8 = 3;
+const KEY: &[u8] = b"key";
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -53,7 +54,7 @@ impl Written {
         if let Some(stored) = self.0.get(key) {
             seen.0.insert(key.to_vec(), stored.clone());
         }
-        if let Some(write) = collected.find(key) {
+        if let Some(write) = collected.find(key[..].into()) {
             seen.apply(key, write);
         }
         seen.0.remove(key)
@@ -103,11 +104,11 @@ proptest! {
                 collected.note_map(&key[..1]);
                 maps.insert(key[0]);
                 match write {
-                    Collected::Put(stored) => collected.put(key, stored),
-                    Collected::Delete => collected.delete(key),
+                    Collected::Put(stored) => collected.put(key[..].into(), stored),
+                    Collected::Delete => collected.delete(key[..].into()),
                     Collected::Append(_) => {}
                 }
-                !matches!(write, Collected::Append(operand) if !collected.append(key, operand))
+                !matches!(write, Collected::Append(operand) if !collected.append(key[..].into(), operand))
             };
             if !joined {
                 written.take(&mut collected);
@@ -132,20 +133,20 @@ proptest! {
 fn a_list_that_grows_is_seldom_copied() {
     let mut collected = CollectedWrites::new(1 << 20);
     for _ in 0..1_000 {
-        assert!(collected.append(b"key", &[1, ERA]));
+        assert!(collected.append(KEY.into(), &[1, ERA]));
     }
     let whole = [&vec![1; 1_000][..], &[ERA]].concat();
-    assert_eq!(collected.find(b"key"), Some(Collected::Append(&whole)));
+    assert_eq!(collected.find(KEY.into()), Some(Collected::Append(&whole)));
     assert!(collected.bytes.len() < 5_000, "{}", collected.bytes.len());
 }
 
 #[test]
 fn what_was_written_under_another_ttl_is_not_joined() {
     let mut collected = CollectedWrites::new(1 << 20);
-    collected.put(b"key", &[1, ERA]);
-    assert!(!collected.append(b"key", &[2, ERA + 1]));
-    assert_eq!(collected.find(b"key"), Some(Collected::Put(&[1, ERA])));
-    collected.delete(b"key");
-    assert!(collected.append(b"key", &[2, ERA + 1]));
-    assert_eq!(collected.find(b"key"), Some(Collected::Put(&[2, ERA + 1])));
+    collected.put(KEY.into(), &[1, ERA]);
+    assert!(!collected.append(KEY.into(), &[2, ERA + 1]));
+    assert_eq!(collected.find(KEY.into()), Some(Collected::Put(&[1, ERA])));
+    collected.delete(KEY.into());
+    assert!(collected.append(KEY.into(), &[2, ERA + 1]));
+    assert_eq!(collected.find(KEY.into()), Some(Collected::Put(&[2, ERA + 1])));
 }

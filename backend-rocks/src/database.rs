@@ -158,27 +158,40 @@ impl Database {
         self.rocks().write_opt(batch, &self.write).map_err(|source| error::rocks("write", source))
     }
 
-    /// Deletes all entries with keys in `from..to`.
+    /// Deletes all entries with keys in `from..to`. Their keys are handed to `seen` before, at least the
+    /// first `look_at` of them; whether those were all.
     pub(crate) fn delete_all(
         self: &Arc<Self>,
         family: StateShape,
         (from, to): (Vec<u8>, Vec<u8>),
-    ) -> Result<()> {
+        look_at: usize,
+        mut seen: impl FnMut(&[u8]),
+    ) -> Result<bool> {
         let mut options = ReadOptions::default();
         options.set_iterate_upper_bound(to.clone());
         let mut walk = self.walk(family, options)?;
         let handle = self.family(family);
         let mut batch = WriteBatch::default();
+        let mut keys = 0;
         let mut there = walk.seek(&from)?;
         while let Some((key, _)) = walk.entry().filter(|_| there) {
-            if batch.len() == MAX_SINGLE_DELETES {
+            if keys == MAX_SINGLE_DELETES {
                 batch.delete_range_cf(handle, key, &to);
+            }
+            if keys >= MAX_SINGLE_DELETES.max(look_at) {
                 break;
             }
-            batch.delete_cf(handle, key);
+            if keys < MAX_SINGLE_DELETES {
+                batch.delete_cf(handle, key);
+            }
+            seen(key);
+            keys += 1;
             there = walk.next()?;
         }
-        if batch.is_empty() { Ok(()) } else { self.write(batch) }
+        if !batch.is_empty() {
+            self.write(batch)?;
+        }
+        Ok(!there)
     }
 
     /// Drops the files whose keys all lie in `from..=to`, except on the first level.

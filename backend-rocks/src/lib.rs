@@ -47,6 +47,7 @@
 //! | `snapshot` | hard links, identity of files, the plan, uploads (`docs/formats/rocks-snapshot.md`) |
 //! | `restore`, `local_copies` | downloads, local copies, other parallelisms |
 //! | `work_directory` | local folders, and what a crash leaves behind |
+//! | `collected_writes`, `row_cache`, `access` | writes that RocksDB does not have yet, values that were read, and the way through both |
 //! | `memory`, `options` | what a user can set |
 //! | `metrics` | what RocksDB tells about itself |
 //!
@@ -64,6 +65,7 @@ mod database;
 mod eras;
 mod error;
 mod factory;
+mod hashed_key;
 mod local_copies;
 mod memory;
 mod merge;
@@ -71,6 +73,7 @@ mod metrics;
 mod multi_get;
 mod options;
 mod restore;
+mod row_cache;
 mod scan;
 mod shard;
 mod snapshot;

@@ -1,6 +1,6 @@
 //! One memory budget for all instances that share it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rocksdb::{Cache, LruCacheOptions, WriteBufferManager};
 
@@ -16,9 +16,14 @@ const MAX_TAKEN: usize = 4;
 const TAKERS: usize = 8;
 /// RocksDB's own most.
 const MAX_SHARD_BITS: u32 = 6;
+/// The part for rows that have been read of what is not for writes.
+const ROW_SHARE: f64 = 0.125;
+/// Memory for rows is taken in this part of all that is for them.
+const ROW_STEPS: usize = 64;
 
 /// Memory for all RocksDB instances that are given the same budget, usually all of a process: the
-/// blocks they cache, indexes and filters included, and what has been written and not flushed.
+/// blocks they cache, indexes and filters included, what has been written and not flushed, and rows
+/// that have been read, which are found without RocksDB.
 ///
 /// Cloning shares it. The budget is kept by RocksDB's block cache, in which written data takes its
 /// place from cached blocks. It is exceeded for moments: a block that is being read is never dropped,
@@ -38,8 +43,65 @@ pub struct RocksMemory {
     /// The limit for RocksDB's write buffers, from which [`take`](RocksMemory::take) takes.
     writes_bytes: usize,
     cache_bytes: usize,
-    /// How much of it has been taken.
-    taken: Arc<Mutex<usize>>,
+    taken: Arc<Mutex<TakenBytes>>,
+}
+
+/// What RocksDB does not have.
+#[derive(Debug, Default)]
+struct TakenBytes {
+    /// For writes that are collected.
+    writes: usize,
+    /// For rows that have been read.
+    rows: usize,
+    /// How much can be taken for rows, by so many takers.
+    rows_limit: usize,
+    row_takers: usize,
+}
+
+/// Memory for rows: each taker may have its part of it.
+#[derive(Debug)]
+pub(crate) struct RowMemory {
+    bytes: usize,
+    /// It counts among those that share the memory: it has wanted some.
+    counts: bool,
+    of: RocksMemory,
+}
+
+impl RowMemory {
+    /// The most that this taker may have now.
+    pub(crate) fn share(&self) -> usize {
+        let taken = self.of.taken();
+        taken.rows_limit / taken.row_takers.max(1)
+    }
+
+    /// More than the `granted` bytes, so that `wanted` fit in if possible, and `most` at most.
+    pub(crate) fn grow(&mut self, granted: usize, wanted: usize, most: usize) -> usize {
+        let mut bytes = 0;
+        let is_new = !std::mem::replace(&mut self.counts, true);
+        self.of.change_taken(|taken| {
+            taken.row_takers += usize::from(is_new);
+            let step = (taken.rows_limit / ROW_STEPS).max(wanted.saturating_sub(granted));
+            let left = taken.rows_limit.saturating_sub(taken.rows);
+            bytes = step.min(left).min(most.saturating_sub(granted));
+            taken.rows += bytes;
+        });
+        self.bytes += bytes;
+        granted + bytes
+    }
+
+    pub(crate) fn give_back(&mut self, bytes: usize) {
+        self.bytes -= bytes;
+        self.of.change_taken(|taken| taken.rows -= bytes);
+    }
+}
+
+impl Drop for RowMemory {
+    fn drop(&mut self) {
+        self.of.change_taken(|taken| {
+            taken.rows -= self.bytes;
+            taken.row_takers -= usize::from(self.counts);
+        });
+    }
 }
 
 /// Memory that was taken from the share for writes; given back when it is dropped.
@@ -57,7 +119,7 @@ impl Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        self.of.change_taken(|taken| taken - self.bytes);
+        self.of.change_taken(|taken| taken.writes -= self.bytes);
     }
 }
 
@@ -86,6 +148,19 @@ impl RocksMemory {
             cache_bytes,
             taken: Arc::default(),
         }
+        .with_row_share(ROW_SHARE)
+    }
+
+    /// The part (0 to 0.5) that rows may take of what is not for writes: values that have been read,
+    /// each alone and found by hash, so that a small part answers most reads of the keys that are read
+    /// often. What it is not used for is left to cached blocks. 0 reads all from RocksDB. Holds for all
+    /// clones, and is best set before instances are opened. Default: an eighth.
+    #[must_use]
+    pub fn with_row_share(self, share: f64) -> Self {
+        let share = if share.is_finite() { share.clamp(0.0, 0.5) } else { ROW_SHARE };
+        let for_cache = self.bytes - self.writes_bytes / 2 * 3;
+        self.taken().rows_limit = (for_cache as f64 * share) as usize;
+        self
     }
 
     /// Takes up to `wanted` bytes of the share for writes, for writes that RocksDB does not have yet.
@@ -93,23 +168,33 @@ impl RocksMemory {
     pub(crate) fn take(&self, wanted: usize) -> Taken {
         let mut bytes = 0;
         self.change_taken(|taken| {
-            let left = (self.writes_bytes / MAX_TAKEN).saturating_sub(taken);
+            let left = (self.writes_bytes / MAX_TAKEN).saturating_sub(taken.writes);
             bytes = wanted.min(left / TAKERS);
-            taken + bytes
+            taken.writes += bytes;
         });
         Taken { bytes, of: self.clone() }
     }
 
+    /// Room for the rows of one database; nothing of it is taken yet.
+    pub(crate) fn for_rows(&self) -> RowMemory {
+        RowMemory { bytes: 0, counts: false, of: self.clone() }
+    }
+
     /// RocksDB gets the rest.
-    fn change_taken(&self, change: impl FnOnce(usize) -> usize) {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        *taken = change(*taken);
-        self.writes.set_buffer_size(self.writes_bytes - *taken);
-        self.cache.clone().set_capacity(self.cache_bytes - *taken);
+    fn change_taken(&self, change: impl FnOnce(&mut TakenBytes)) {
+        let mut taken = self.taken();
+        change(&mut taken);
+        self.writes.set_buffer_size(self.writes_bytes - taken.writes);
+        self.cache.clone().set_capacity(self.cache_bytes - taken.writes - taken.rows);
+    }
+
+    fn taken(&self) -> MutexGuard<'_, TakenBytes> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn taken_bytes(&self) -> usize {
-        *self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        let taken = self.taken();
+        taken.writes + taken.rows
     }
 
     /// The budget in bytes.
@@ -117,14 +202,15 @@ impl RocksMemory {
         self.bytes
     }
 
-    /// What is in use now: cached blocks and unflushed writes.
+    /// What is in use now: cached blocks, unflushed writes, and what is set aside for collected writes
+    /// and rows.
     pub fn used_bytes(&self) -> usize {
         self.cache.get_usage() + self.taken_bytes()
     }
 
     /// What unflushed writes use, and what is set aside for those that are collected.
     pub fn write_bytes(&self) -> usize {
-        self.writes.get_usage() + self.taken_bytes()
+        self.writes.get_usage() + self.taken().writes
     }
 
     /// The limit for one write buffer: a quarter of the share for writes, so that several instances

@@ -67,7 +67,13 @@ pub(crate) fn export(operator: &str, shards: &Shards, memory: &RocksMemory) {
         }
     }
     let collected = shards.iter().map(Shard::collected_bytes);
-    gauge!("weir_rocks_collected_write_bytes", labels).set(collected.sum::<u64>() as f64);
+    gauge!("weir_rocks_collected_write_bytes", labels.clone()).set(collected.sum::<u64>() as f64);
+    let row_bytes = shards.iter().map(Shard::row_bytes).sum::<u64>();
+    gauge!("weir_rocks_row_cache_bytes", labels.clone()).set(row_bytes as f64);
+    let looks = shards.iter().map(|shard| shard.rows.hits_and_misses());
+    let (hits, misses) = looks.fold((0, 0), |sum, looks| (sum.0 + looks.0, sum.1 + looks.1));
+    counter!("weir_rocks_row_cache_hits_total", labels.clone()).absolute(hits);
+    counter!("weir_rocks_row_cache_misses_total", labels).absolute(misses);
     gauge!("weir_rocks_memory_budget_bytes").set(memory.budget_bytes() as f64);
     gauge!("weir_rocks_memory_used_bytes").set(memory.used_bytes() as f64);
 }

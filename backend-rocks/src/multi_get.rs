@@ -5,12 +5,13 @@ use weir_state_api::stored_key::{push_map, push_point};
 use weir_state_api::{Address, Result, StateShape, Values};
 
 use crate::access::StoredKey;
+use crate::hashed_key::HashedKey;
 use crate::shard::{Shards, load};
 use crate::state::States;
 
 /// Reads all addresses into `values`, which has been reset to their number.
 pub(crate) fn multi_get(
-    shards: &Shards,
+    shards: &mut Shards,
     states: &States,
     addresses: &[Address<'_>],
     values: &mut Values,
@@ -34,18 +35,19 @@ pub(crate) fn multi_get(
         let start = index.checked_sub(1).map_or(0, |previous| ends[previous]);
         &keys[start..ends[index]]
     };
-    for shard in shards.iter() {
+    for shard in shards.iter_mut() {
         for shape in [StateShape::Point, StateShape::Ordered] {
             let mut indexes = Vec::new();
             for (index, at) in addresses.iter().enumerate() {
                 if !shard.groups.contains(at.key.group()) || states.get(at.state)?.shape != shape {
                     continue;
                 }
-                if shard.collected(shape).find(stored_key(index)).is_none() {
+                let key = HashedKey::from(stored_key(index));
+                let key = StoredKey { shape, key, prefix_len: 0 };
+                if !shard.knows(key) {
                     indexes.push(index);
                     continue;
                 }
-                let key = StoredKey { shape, bytes: stored_key(index), prefix_len: 0 };
                 shard.read(key, shard.stored(at.state), |value| {
                     if let Some(value) = value {
                         values.set(index, value);
@@ -60,8 +62,13 @@ pub(crate) fn multi_get(
             for (index, found) in indexes.into_iter().zip(shard.database.multi_get(shape, &wanted)?)
             {
                 let Some(stored) = found? else { continue };
+                let key = HashedKey::from(stored_key(index));
+                // It may have been asked for twice.
+                if !shard.rows.contains(key) {
+                    shard.rows.insert(key, &stored);
+                }
                 let state = shard.stored(addresses[index].state);
-                if let Some(value) = load(shard, state, &stored)? {
+                if let Some(value) = load(&shard.database, state, &stored)? {
                     values.set(index, &value);
                 }
             }

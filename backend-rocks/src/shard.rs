@@ -16,6 +16,8 @@ use weir_state_api::{
 use crate::collected_writes::CollectedWrites;
 use crate::database::Database;
 use crate::memory::Taken;
+use crate::options::RocksOptions;
+use crate::row_cache::RowCache;
 use crate::scan::KeptWalk;
 
 /// One database and what it means.
@@ -31,6 +33,8 @@ pub(crate) struct Shard {
     pub(crate) points: CollectedWrites,
     /// Those to maps.
     pub(crate) maps: CollectedWrites,
+    /// What has been read of both.
+    pub(crate) rows: RowCache,
     /// What scans of maps begin with.
     pub(crate) kept_walk: KeptWalk,
     /// The memory of what is collected.
@@ -47,13 +51,14 @@ pub(crate) struct StoredState {
 }
 
 impl Shard {
-    /// A shard whose states have these names, and which collects writes in `memory`.
+    /// A shard whose states have these names.
     pub(crate) fn new(
         database: Arc<Database>,
         groups: KeyGroupRange,
         names: Vec<String>,
-        memory: Taken,
+        options: &RocksOptions,
     ) -> Self {
+        let memory = options.memory.take(options.write_batch_bytes);
         let limit = memory.bytes() / 2;
         Shard {
             database,
@@ -62,6 +67,7 @@ impl Shard {
             stored: Vec::new(),
             points: CollectedWrites::new(limit),
             maps: CollectedWrites::new(limit),
+            rows: RowCache::new(options.memory.for_rows()),
             kept_walk: KeptWalk::default(),
             _memory: memory,
         }
@@ -189,12 +195,12 @@ impl Shards {
 /// The value in a stored one, as of now; `None` when it stands for nothing.
 #[inline]
 pub(crate) fn load<'v>(
-    shard: &Shard,
+    database: &Database,
     state: StoredState,
     stored: &'v [u8],
 ) -> Result<Option<Cow<'v, [u8]>>> {
     match stored {
         [value @ .., era] if *era == state.era => Ok(Some(Cow::Borrowed(value))),
-        _ => shard.database.eras().states()[state.id.index()].load(stored),
+        _ => database.eras().states()[state.id.index()].load(stored),
     }
 }

@@ -28,18 +28,21 @@ fn holds_under(options: RocksOptions, wanted: impl Fn(&Case) -> bool) {
     assert!(!report.passed.is_empty(), "{report}");
 }
 
-/// Writes are collected in so little memory that they are written out every few calls.
+/// Writes are collected, and rows are kept, in so little memory that the ones are written out and the
+/// others are forgotten every few calls.
 #[test]
-fn all_holds_with_few_collected_writes() {
-    holds_under(options().with_write_batch_bytes(2_400), |_| true);
+fn all_holds_with_few_collected_writes_and_rows() {
+    let memory = RocksMemory::default().with_row_share(2e-5);
+    holds_under(options().with_write_batch_bytes(2_400).with_memory(memory), |_| true);
 }
 
 #[test]
-fn states_hold_without_collected_writes() {
+fn states_hold_without_collected_writes_and_rows() {
     let wanted = |case: &Case| {
         matches!(case.group, "value" | "list" | "map" | "iteration" | "restore" | "model")
     };
-    holds_under(options().with_write_batch_bytes(0), wanted);
+    let memory = RocksMemory::default().with_row_share(0.0);
+    holds_under(options().with_write_batch_bytes(0).with_memory(memory), wanted);
 }
 
 /// What is skipped at the default limit of 1 GiB, because it would need the memory.

@@ -139,6 +139,10 @@ fn rocksdbs_own_figures_are_exported() {
         "weir_rocks_memory_used_bytes",
         "weir_rocks_stall_microseconds_total",
         "weir_rocks_flushed_bytes_total",
+        "weir_rocks_collected_write_bytes",
+        "weir_rocks_row_cache_bytes",
+        "weir_rocks_row_cache_hits_total",
+        "weir_rocks_row_cache_misses_total",
     ] {
         assert!(seen.contains(name), "{name} is not among {seen:?}");
     }

@@ -297,3 +297,37 @@ fn damaged_and_foreign_objects_are_refused_by_name() {
     let mut backend = world.open(world.request().restore_from(vec![mine]));
     check(&mut *backend, 0..6_000, 0);
 }
+
+/// Every error of a restore says which object it is about, and what can be done.
+#[test]
+fn what_cannot_be_restored_says_what_to_do() {
+    let world = World::new();
+    let mut backend = world.open(world.request());
+    fill(&mut *backend, 0..6_000, 0);
+    let handle = snapshot(&mut *backend, 1);
+    let refusal = |handle: &SnapshotHandle| {
+        world.try_open(world.request().restore_from(vec![handle.clone()])).unwrap_err()
+    };
+    let mut newer = handle.clone();
+    newer.metadata[8] = 2;
+    let error = refusal(&newer);
+    assert_eq!(error.kind(), ErrorKind::Incompatible, "{error}");
+    assert!(error.to_string().contains("use a version of Weir that knows this format"), "{error}");
+    for object in &handle.objects {
+        let whole = block_on(world.store.read(&object.path)).unwrap();
+        let mut damaged = whole.to_vec();
+        damaged[whole.len() / 2] ^= 1;
+        block_on(world.store.write(&object.path, damaged)).unwrap();
+        let error = refusal(&handle);
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        assert_eq!(error.object_path(), Some(object.path.as_str()));
+        assert!(error.to_string().contains("restore another checkpoint"), "{error}");
+        block_on(world.store.delete(&object.path)).unwrap();
+        let error = refusal(&handle);
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+        assert_eq!(error.object_path(), Some(object.path.as_str()));
+        block_on(world.store.write(&object.path, whole)).unwrap();
+    }
+    let mut backend = world.open(world.request().restore_from(vec![handle]));
+    check(&mut *backend, 0..6_000, 0);
+}

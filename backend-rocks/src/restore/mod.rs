@@ -62,8 +62,7 @@ pub(crate) async fn restore(
         let path = directory.fresh("database");
         let (groups, eras) = (request.key_groups, Arc::new(Eras::new(Arc::clone(clock))));
         let database = Database::open(path, options, groups, eras, true, Arc::clone(directory))?;
-        let memory = options.memory.take(options.write_batch_bytes);
-        restored.shards.push(Shard::new(Arc::new(database), groups, Vec::new(), memory));
+        restored.shards.push(Shard::new(Arc::new(database), groups, Vec::new(), options));
     }
     if let Some(oldest) = handles.iter().map(|handle| handle.checkpoint).min() {
         let files = Arc::new(reusable_files(&handles, &manifests));

@@ -141,8 +141,7 @@ impl<'r> ShardSource<'r> {
             drop_foreign_files(&database, groups)?;
             database.start_compactions()?;
         }
-        let memory = self.options.memory.take(self.options.write_batch_bytes);
-        Ok(Shard::new(Arc::new(database), groups, names, memory))
+        Ok(Shard::new(Arc::new(database), groups, names, self.options))
     }
 }
 
