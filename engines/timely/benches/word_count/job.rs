@@ -11,6 +11,7 @@ use weir_state_api::opendal::{Operator, services};
 use weir_state_api::{Environment, Result, SystemClock, TokioSpawner, ValueState};
 
 use crate::Failure;
+use crate::cpu;
 use crate::input::{Input, Words};
 
 struct Count {
@@ -48,6 +49,9 @@ pub(crate) struct Outcome {
     pub(crate) checkpoints: u64,
     /// From the first word to the end of the last checkpoint.
     pub(crate) time: Duration,
+    /// The processor's time of the workers and of all other threads, as far as the system tells it.
+    pub(crate) workers_busy: Option<Duration>,
+    pub(crate) others_busy: Option<Duration>,
 }
 
 /// Files in a folder.
@@ -68,6 +72,7 @@ impl Program {
         let total = Arc::new(AtomicU64::new(0));
         let of_workers = total.clone();
         let Program { input, workers, keyed, .. } = self;
+        let process_before = cpu::of_process();
         let guards = timely::execute(Config::process(workers), move |worker| {
             let job = Job::join(worker, settings.clone())?;
             job.dataflow(worker, |scope| {
@@ -85,14 +90,19 @@ impl Program {
             })?;
             let begun = Instant::now();
             let report = job.run(worker)?;
-            Ok::<_, weir_state_api::Error>((report.completed, begun.elapsed()))
+            Ok::<_, weir_state_api::Error>((report.completed, begun.elapsed(), cpu::of_thread()))
         })?;
         let (mut checkpoints, mut time) = (0, Duration::ZERO);
+        let mut workers_busy = Some(Duration::ZERO);
         for worker in guards.join() {
-            let (completed, took) = worker??;
+            let (completed, took, busy) = worker??;
             checkpoints = completed;
             time = time.max(took);
+            workers_busy = workers_busy.zip(busy).map(|(all, one)| all + one);
         }
-        Ok(Outcome { sum: total.load(Relaxed), checkpoints, time })
+        let process = cpu::of_process().zip(process_before).map(|(now, before)| now - before);
+        let others_busy =
+            process.zip(workers_busy).map(|(all, workers)| all.saturating_sub(workers));
+        Ok(Outcome { sum: total.load(Relaxed), checkpoints, time, workers_busy, others_busy })
     }
 }

@@ -14,6 +14,7 @@
 //!
 //! The first round warms up; medians are shown.
 
+mod cpu;
 mod far_store;
 mod input;
 mod job;
@@ -137,6 +138,16 @@ fn checkpoint(options: &Options) -> Result<(), Failure> {
                 "checkpoint: without {:.2?}, with {} checkpoints {:.2?}: {ratio:.2}",
                 without.time, with.checkpoints, with.time
             );
+            for (what, outcome) in [("without", &without), ("with", &with)] {
+                if let (Some(workers), Some(others)) = (outcome.workers_busy, outcome.others_busy) {
+                    println!(
+                        "  {what}: the workers' processor time {workers:.2?}, that of others \
+                         {others:.2?}, {:.0?} for each of {} checkpoints",
+                        others / (outcome.checkpoints as u32).max(1),
+                        outcome.checkpoints
+                    );
+                }
+            }
             ratios.push(ratio);
         }
     }
