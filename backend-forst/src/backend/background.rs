@@ -298,7 +298,7 @@ impl Background {
     pub(crate) fn make_room(&mut self, tree: &mut Tree) -> Result<()> {
         self.take_mail(tree);
         let bytes = tree.active_bytes();
-        self.account.set(bytes as u64);
+        self.account.follow(bytes as u64);
         if tree.has_resident() && self.account.budget().is_full() {
             self.give_back_memory(tree);
         }

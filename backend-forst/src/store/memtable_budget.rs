@@ -3,11 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// An account may hold this part of its share without telling, and no more than so many bytes.
+const STEPS: u64 = 64;
+const LONGEST_STEP: u64 = 16 << 10;
+
 /// How much memory memtables take, and how much they should.
 ///
 /// Nobody waits here: an instance accounts for what it holds, asks whether that is too much, and if so
 /// freezes a memtable or waits for one to be flushed. So the budget is exceeded by what is written in
-/// between, never without being seen.
+/// between, and by a small part that is not told, never without being seen.
 #[derive(Debug)]
 pub(crate) struct MemtableBudget {
     limit: u64,
@@ -30,7 +34,11 @@ impl MemtableBudget {
     /// An account for one instance, still empty.
     pub(crate) fn account(self: &Arc<Self>) -> MemtableAccount {
         self.accounts.fetch_add(1, Ordering::Relaxed);
-        MemtableAccount(self.permit(0))
+        MemtableAccount { permit: self.permit(0), step: self.step() }
+    }
+
+    fn step(&self) -> u64 {
+        (self.fair_share() / STEPS).clamp(1, LONGEST_STEP)
     }
 
     fn permit(self: &Arc<Self>, bytes: u64) -> MemtablePermit {
@@ -73,45 +81,55 @@ impl MemtableBudget {
 
 /// What one instance holds in its active memtables.
 #[derive(Debug)]
-pub(crate) struct MemtableAccount(MemtablePermit);
+pub(crate) struct MemtableAccount {
+    permit: MemtablePermit,
+    /// What it may change by before it tells: threads that write at the same time would otherwise wait for
+    /// the same number at each entry.
+    step: u64,
+}
 
 impl MemtableAccount {
-    /// Accounts for `bytes` in all.
+    /// Accounts for about `bytes` in all: for less than a step, it leaves alone what all threads share.
     #[inline]
-    pub(crate) fn set(&mut self, bytes: u64) {
-        let permit = &mut self.0;
-        if bytes == permit.bytes {
-            return; // Most writes overwrite: they leave alone what all threads share.
+    pub(crate) fn follow(&mut self, bytes: u64) {
+        if bytes.abs_diff(self.permit.bytes) >= self.step {
+            self.set(bytes);
         }
+    }
+
+    /// Accounts for `bytes` in all.
+    pub(crate) fn set(&mut self, bytes: u64) {
+        let permit = &mut self.permit;
         let used = &permit.budget.used;
         match bytes.checked_sub(permit.bytes) {
             Some(more) => used.fetch_add(more, Ordering::Relaxed),
             None => used.fetch_sub(permit.bytes - bytes, Ordering::Relaxed),
         };
         permit.bytes = bytes;
+        self.step = permit.budget.step();
     }
 
     /// Whether this instance should freeze what it holds: the budget is exceeded, and it has half of
     /// its fair share or more. One that holds little would only make tiny tables.
     pub(crate) fn should_freeze(&self) -> bool {
-        let MemtablePermit { budget, bytes } = &self.0;
+        let MemtablePermit { budget, bytes } = &self.permit;
         budget.is_exceeded() && *bytes >= budget.fair_share() / 2
     }
 
     pub(crate) fn budget(&self) -> &Arc<MemtableBudget> {
-        &self.0.budget
+        &self.permit.budget
     }
 
     /// What is held so far goes with a frozen memtable, until that is flushed; the account is empty.
     pub(crate) fn freeze(&mut self) -> MemtablePermit {
-        let budget = Arc::clone(&self.0.budget);
-        std::mem::replace(&mut self.0, budget.permit(0))
+        let budget = Arc::clone(&self.permit.budget);
+        std::mem::replace(&mut self.permit, budget.permit(0))
     }
 }
 
 impl Drop for MemtableAccount {
     fn drop(&mut self) {
-        self.0.budget.accounts.fetch_sub(1, Ordering::Relaxed);
+        self.permit.budget.accounts.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -185,6 +203,25 @@ mod tests {
         assert!(budget.is_full() && !budget.is_exceeded() && !account.should_freeze());
         drop(resident);
         assert_eq!((budget.is_full(), budget.resident_bytes()), (false, 0));
+    }
+
+    #[test]
+    fn what_grows_by_less_than_a_step_is_not_told() {
+        let budget = MemtableBudget::new(64 << 10);
+        let (mut account, other) = (budget.account(), budget.account());
+        account.follow(1_023);
+        assert_eq!(budget.used_bytes(), 0);
+        account.follow(1_024);
+        // As long as there are two, half of that is told.
+        account.follow(1_535);
+        assert_eq!(budget.used_bytes(), 1_024);
+        account.follow(1_536);
+        assert_eq!(budget.used_bytes(), 1_536);
+        drop(other);
+        account.follow(1_025);
+        assert_eq!(budget.used_bytes(), 1_536);
+        account.set(1_025);
+        assert_eq!(account.freeze().bytes(), 1_025);
     }
 
     #[test]
